@@ -262,3 +262,15 @@ def test_a_mounted_dashboard_works_in_the_loop_of_its_program(app: App) -> None:
         return statuses
 
     assert asyncio.run(program()) == [200] * len(LISTS)
+
+
+def test_a_list_with_rare_conditions_shows_how_far_it_looked(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    rare = app.enqueue("rare").id
+    for _ in range(4):
+        app.enqueue("common")
+    monkeypatch.setattr("holdfast.dashboard.views.jobs.MOST_LOOKED", 3)
+    reply = get(Dashboard(app), "/jobs?text=RARE")
+    assert "looked at 3 jobs, back to" in reply.body
+    (further,) = re.findall(r'href="([^"]+)">Go on', reply.body)
+    assert str(rare) in get(Dashboard(app), further.replace("&amp;", "&")).body
+    assert "--text RARE" in reply.body

@@ -310,6 +310,7 @@ def matches(view: JobRecord, which: JobFilter, now: datetime) -> bool:
         and _is_within(view.available_at, which.available_after, which.available_before)
         and _is_within(view.finished_at, which.finished_after, which.finished_before)
         and (which.before is None or view.id < which.before)
+        and (which.down_to is None or view.id >= which.down_to)
         and (not which.only_workflows or is_root(view))
     )
 

@@ -185,6 +185,8 @@ Choice = str | tuple[str, ...] | None
 class JobFilter(Struct, frozen=True, kw_only=True):
     """The jobs to list, newest first; ``before`` is the last id of the previous page. All conditions must hold.
 
+    ``down_to``: the oldest id at which to look; ``skip``: leave out that many, the newest ones.
+
     A condition with several values holds for a job with one of them. ``worker``: the one that has the job, or had it last.
     ``workflow``: that of which the job is a part; ``schedule``: that whose tick made it. ``is_rescued``: whether it was taken back from a
     worker that had lost it. ``text``: a part of the task's name, or of the type and message of the error; ASCII letters match in either
@@ -218,6 +220,13 @@ class JobFilter(Struct, frozen=True, kw_only=True):
     up_to: datetime | None = None
     limit: int = 100
     before: UUID | None = None
+    down_to: UUID | None = None
+    skip: int = 0
+
+    @property
+    def has_no_conditions(self) -> bool:
+        """Whether it is for all jobs of a range of ids."""
+        return self == JobFilter(limit=self.limit, before=self.before, down_to=self.down_to, skip=self.skip)
 
 
 def several(choice: Value | tuple[Value, ...] | None) -> tuple[Value, ...] | None:

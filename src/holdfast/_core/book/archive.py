@@ -36,6 +36,8 @@ class Archive(Struct, frozen=True, omit_defaults=True):
 
     def may_match(self, which: JobFilter) -> bool:
         """Return whether one of its jobs may be one of those to list."""
+        if which.down_to is not None and self.high < which.down_to:
+            return False
         if which.only_workflows or which.workflow is not None or (which.before is not None and self.low >= which.before):
             return False
         return any(

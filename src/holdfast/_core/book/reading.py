@@ -41,7 +41,7 @@ class BookReading(BookState):
     def list(self, now: Moment, which: JobFilter) -> tuple[JobRecord, ...]:
         views = (as_read(row, now.wall) for row in sorted(self._all.jobs.values(), key=lambda row: row.id, reverse=True))
         found = (view for view in views if matches(view, which, now.wall) and not (which.only_workflows and self._is_lone(view)))
-        return tuple(islice(found, which.limit))
+        return tuple(islice(found, which.skip, which.skip + which.limit))
 
     def errors(self, now: Moment, look: int, limit: int) -> ErrorList:
         del now

@@ -1,16 +1,20 @@
 """The list of jobs: by state and conditions, newest first, page by page."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
+from uuid import UUID
 
 from holdfast._core.job import FINISHED, Reason, State
 from holdfast._core.queue_counts import MOST_COUNTED, capped_in
 from holdfast._core.view import JobView
+from holdfast._engine.operators.looking import MOST_LOOKED, alook
+from holdfast._engine.operators.where import Where
 from holdfast.dashboard.actions import EFFECTS, Button, job_actions, link_to
 from holdfast.dashboard.views.page import Asked, Cell, Page, columns, figure, job, jobs_where, state, text, when
 from holdfast.dashboard.words import FAMILIES, TABS, moment, number, took
+from holdfast.errors import InvalidCursor
 
 PAGE: Final = 50
 CONDITIONS: Final = (
@@ -25,7 +29,8 @@ LISTS: Final = ("state", "task", "queue", "reason", "worker")
 async def jobs(asked: Asked) -> Page:
     """Return the page of the jobs that meet the conditions in the address."""
     chosen = {name: asked.query[name] for name in CONDITIONS if name in asked.query}
-    found = await asked.app.jobs.alist(**_conditions(chosen), limit=PAGE, cursor=asked.query.get("cursor"))
+    look = await alook(asked.app.jobs, Where(**_conditions(chosen)), PAGE, _cursor(asked.query.get("cursor")), most=MOST_LOOKED)
+    found = look.jobs
     counts = await asked.app.jobs.acounts(most=MOST_COUNTED)
     values: dict[str, Any] = {
         "tabs": _tabs(chosen, counts),
@@ -43,6 +48,9 @@ async def jobs(asked: Asked) -> Page:
         "nothing": _nothing(chosen, is_first="cursor" not in asked.query),
         "newest": jobs_where(**chosen) if "cursor" in asked.query else "",
         "older": _older(chosen, found),
+        "looked": number(MOST_LOOKED),
+        "back_to": None if look.back_to is None else moment(look.back_to.created_at, asked.now),
+        "further": "" if look.back_to is None else _older_than(chosen, look.back_to),
     }
     return Page(template="jobs.html", title="Jobs", section="/jobs", values=values)
 
@@ -122,5 +130,16 @@ def _nothing(chosen: dict[str, str], *, is_first: bool) -> str:
     return "No job meets these conditions." if chosen else "This store has no job."
 
 
-def _older(chosen: dict[str, str], found: list[JobView]) -> str:
-    return "" if len(found) < PAGE else f"/jobs?{urlencode(chosen | {'cursor': str(found[-1].id)})}"
+def _older(chosen: dict[str, str], found: Sequence[JobView]) -> str:
+    return "" if len(found) < PAGE else _older_than(chosen, found[-1])
+
+
+def _older_than(chosen: dict[str, str], last: JobView) -> str:
+    return f"/jobs?{urlencode(chosen | {'cursor': str(last.id)})}"
+
+
+def _cursor(given: str | None) -> UUID | None:
+    try:
+        return None if given is None else UUID(given)
+    except ValueError:
+        raise InvalidCursor([f"cursor={given!r}: use the id of the last job of the page before"]) from None

@@ -8,6 +8,7 @@ from typing import Literal
 from uuid import UUID
 
 import msgspec
+from msgspec import structs
 
 from holdfast._core.answers import BeatView, DueJob, QueueView
 from holdfast._core.audit import AuditEntry, AuditFilter
@@ -43,9 +44,18 @@ _SECOND = timedelta(seconds=1)
 
 async def list_jobs(loader: Loader, now: datetime, which: JobFilter) -> tuple[JobRecord, ...]:
     """Return matching jobs, newest first."""
+    if which.skip and which.has_no_conditions:
+        last = await loader.find_jobs(
+            {**_query(which), **_between(which.before, which.down_to)},
+            limit=1,
+            skip=which.skip - 1,
+            sort={"_id": -1},
+            projection={"_id": 1},
+        )
+        return await list_jobs(loader, now, structs.replace(which, skip=0, before=last[0]["_id"])) if last else ()
     found, before = list[JobRecord](), which.before
-    while len(found) < which.limit:
-        query = {**_query(which), **({} if before is None else {"_id": {"$lt": before}})}
+    while len(found) < which.skip + which.limit:
+        query = {**_query(which), **_between(before, which.down_to)}
         page = await loader.find_jobs(query, limit=_PAGE, sort={"_id": -1})
         if not page:
             break
@@ -56,11 +66,16 @@ async def list_jobs(loader: Loader, now: datetime, which: JobFilter) -> tuple[Jo
             lone = await loader.lone_roots([view.id for view in chosen if view.member is not None and not view.member.is_gate])
             chosen = [view for view in chosen if view.id not in lone]
         found += chosen
-    return tuple(found[: which.limit])
+    return tuple(found[which.skip :][: which.limit])
 
 
 def _view(started: Mapping[UUID, int], now: datetime, found: Document) -> JobRecord:
     return as_read(record_of(found, started.get(found["active"], 0) if "active" in found else 0), now)
+
+
+def _between(before: UUID | None, down_to: UUID | None) -> Document:
+    ends = {name: each for name, each in (("$lt", before), ("$gte", down_to)) if each is not None}
+    return {"_id": ends} if ends else {}
 
 
 def _query(which: JobFilter) -> Document:

@@ -195,8 +195,10 @@ class ObjectStore(BookVerbs, Forked):
         return await self._thread.run(self._bodies.fetch(answer)) if is_named(answer) else answer
 
     async def _listed(self, which: JobFilter) -> tuple[JobRecord, ...]:
-        whole = await self._commit("list_whole", (which,), {})
-        return await self._thread.run(self._archives.listed(whole, which)) if whole.archives else whole.rows
+        first = structs.replace(which, skip=0, limit=which.skip + which.limit)
+        whole = await self._commit("list_whole", (first,), {})
+        rows = await self._thread.run(self._archives.listed(whole, first)) if whole.archives else whole.rows
+        return tuple(rows[which.skip :])
 
     async def _grouped(self, look: int, limit: int) -> ErrorList:
         return grouped(await self._listed(JobFilter(state=State.FAILED, limit=look)), look, limit)

@@ -68,7 +68,7 @@ class Reading(StoreDatabase):
         return rows.record_of(found[0], tuple(_attempt_of(row) for row in found if row["attempt_job"] is not None))
 
     async def list(self, which: JobFilter) -> tuple[JobRecord, ...]:
-        found = await self._search("list", which.before, *conditions_of(which), which.limit)
+        found = await self._search("list", which.before, which.down_to, *conditions_of(which), which.limit, which.skip)
         return readable(rows.record_of, found)
 
     async def errors(self, look: int, limit: int) -> ErrorList:

@@ -16,7 +16,7 @@ def matching(which: JobFilter) -> Values:
     """Return the conditions of a filter."""
     given = structs.asdict(which)
     lists = {name: _list_of(given[name]) for name in _LISTS}
-    ids = {name: None if given[name] is None else given[name].bytes for name in ("before", "workflow")}
+    ids = {name: None if given[name] is None else given[name].bytes for name in ("before", "down_to", "workflow")}
     instants = {name: micros_of(value) for name, value in given.items() if name.endswith(("_after", "_before", "up_to"))}
     return {
         **given,

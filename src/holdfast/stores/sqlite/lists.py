@@ -1,5 +1,6 @@
 """The verbs that list jobs, and those that count them."""
 
+import builtins
 from typing import Final, Literal
 
 from holdfast._core.answers import QueueView
@@ -14,6 +15,9 @@ from holdfast.stores.sqlite.conditions import matching
 from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.records import Row, record_of
 
+_CROWD: Final = 10_000
+"""From that many waiting jobs on they are looked for among all jobs, from the newest on: the first ones are soon found."""
+_WAITING: Final = frozenset((State.SCHEDULED, State.AVAILABLE, State.BLOCKED))
 _ENDED_BADLY: Final = (State.FAILED, State.CANCELLED)
 
 
@@ -26,7 +30,13 @@ class ListVerbs:
         return await self._thread.run(lambda database: database.read(name, **values))
 
     async def list(self, which: JobFilter) -> tuple[JobRecord, ...]:
-        found = await self._rows(_statement_for(which), matching(which))
+        values, statement = matching(which), _statement_for(which)
+
+        def read(database: StoreDatabase) -> builtins.list[Row]:
+            is_crowded = statement == "list_waiting" and database.read("is_crowded", crowd=_CROWD) == [(True,)]
+            return database.read("list" if is_crowded else statement, **values)
+
+        found = await self._thread.run(read)
         return readable(lambda row: record_of(row[0], row[1:]), found)
 
     async def counts(self, by: Literal["queue", "task"] | None = None, most: int | None = None) -> dict[tuple[str, State], int]:
@@ -42,11 +52,15 @@ class ListVerbs:
 
 def _statement_for(which: JobFilter) -> str:
     """Return the statement that reads the fewest jobs of another kind."""
+    if which.has_no_conditions:
+        return "list_all"
     states = several(which.state)
     if which.error_key is not None:
         return "list_of_error"
     if states and ACTIVE.issuperset(states):
         return "list_active"
+    if states and _WAITING.issuperset(states):
+        return "list_waiting"
     if states == (State.HELD,):
         return "list_held"
     return "list_ended_badly" if states and len(states) == 1 and states[0] in _ENDED_BADLY else "list"

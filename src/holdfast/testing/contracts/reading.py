@@ -65,6 +65,16 @@ class ReadContract(Part):
             before = page[-1].id
         assert pages == [newest[:3], newest[3:6], newest[6:]]
         assert await at.store.list(JobFilter(limit=0)) == ()
+        for which, found in (
+            (JobFilter(skip=2, limit=3), newest[2:5]),
+            (JobFilter(skip=6), newest[6:]),
+            (JobFilter(skip=7), []),
+            (JobFilter(skip=1, before=newest[1], down_to=newest[4]), newest[3:5]),
+            (JobFilter(task="task", skip=5, limit=1), newest[5:6]),
+            (JobFilter(down_to=newest[1]), newest[:2]),
+            (JobFilter(task="other", down_to=newest[1]), []),
+        ):
+            assert [row.id for row in await at.store.list(which)] == found, which
 
     @story
     async def test_lists_are_of_what_was_asked_for(self, at: Scene) -> None:

@@ -4,9 +4,9 @@ SELECT -- include shown()
 FROM holdfast_record AS record
 WHERE id IN (
     SELECT id FROM holdfast_jobs
-    WHERE error_key = :error_key AND (:before IS NULL OR id < :before)
+    WHERE error_key = :error_key AND (:before IS NULL OR id < :before) AND (:down_to IS NULL OR id >= :down_to)
         AND -- include matching()
     ORDER BY id DESC
-    LIMIT :limit
+    LIMIT :limit OFFSET :skip
 )
 ORDER BY id DESC;

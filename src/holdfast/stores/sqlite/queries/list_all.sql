@@ -1,0 +1,11 @@
+-- Return the jobs of a range of ids, newest first. It judges no conditions, as list.sql would for each job that is left out.
+SELECT -- include shown()
+    AS now, record.*
+FROM holdfast_record AS record
+WHERE id IN (
+    SELECT id FROM holdfast_jobs
+    WHERE (:before IS NULL OR id < :before) AND (:down_to IS NULL OR id >= :down_to)
+    ORDER BY id DESC
+    LIMIT :limit OFFSET :skip
+)
+ORDER BY id DESC;
