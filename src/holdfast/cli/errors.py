@@ -93,7 +93,7 @@ def retry(context: click.Context, /, key: str, target: str | None, url: str | No
 
     with opened(target, url) as app:
         full = app.errors.get(key).key
-    context.invoke(retry_jobs, target=target, url=url, state="failed", error_key=full, **typed)
+    context.invoke(retry_jobs, target=target, url=url, state=("failed",), error_key=full, **typed)
 
 
 def _listed(group: "ErrorGroup") -> dict[str, object]:
