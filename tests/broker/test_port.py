@@ -197,7 +197,7 @@ def test_an_answer_of_a_store_keeps_its_fields(clock: FakeClock) -> None:
         async def report(self, updates: object) -> frozenset[Any]:
             raise StoreBusy("locked", frozenset((job,)))
 
-        async def counts(self, by: object = None, most: object = None) -> Any:
+        async def counts(self, by: object = None, most: int | None = None) -> Any:
             raise OSError("disk on fire")
 
     with running(Locked(clock), clock) as broker:

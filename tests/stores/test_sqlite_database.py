@@ -186,7 +186,7 @@ def damage(path: Path) -> None:
 
 def test_damage_that_a_verb_finds_names_the_remedy(tmp_path: Path) -> None:
     damage(tmp_path / "jobs.db")
-    with pytest.raises(StoreUnavailable, match=r"list: .*malformed: restore a backup; the file is damaged"):
+    with pytest.raises(StoreUnavailable, match=r"list_all: .*malformed: restore a backup; the file is damaged"):
         using(store_on(tmp_path / "jobs.db"), lambda store: store.list(JobFilter()))
 
 

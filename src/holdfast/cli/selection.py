@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 BATCH = 500
 SHOWN = 5
+_OTHERS = frozenset(("ids", "state", "limit", "all"))
 
 
 class Selection(Struct, frozen=True, kw_only=True):
@@ -54,12 +55,12 @@ class Selection(Struct, frozen=True, kw_only=True):
     @property
     def is_by_selector(self) -> bool:
         """Whether conditions choose the jobs."""
-        return self.all or self.state is not None or any(value is not None for value in self.conditions.values())
+        return self.all or bool(self.state) or any(value is not None for value in self.conditions.values())
 
     @property
     def conditions(self) -> dict[str, Any]:
         """All conditions but the state."""
-        return {name: value for name, value in structs.asdict(self).items() if name not in ("ids", "state", "limit", "all")}
+        return {name: value for name, value in structs.asdict(self).items() if name not in _OTHERS and value != ()}
 
     def check(self) -> None:
         """Raise ``UsageError`` unless it is clear which jobs are meant."""
@@ -73,7 +74,7 @@ class Selection(Struct, frozen=True, kw_only=True):
         """The conditions, to be judged again when the jobs are written."""
         from holdfast._engine.operators.operators import Where
 
-        return Where(state=self.state, **self.conditions)
+        return Where(state=self.state or None, **self.conditions)
 
     def find(self, app: "App", states: Sequence[State]) -> dict[UUID, State]:
         """Find the jobs, with the state each is in. ``states``: where to look when no state was given, everywhere if empty."""

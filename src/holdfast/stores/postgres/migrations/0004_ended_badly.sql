@@ -1,3 +1,4 @@
--- Failed and cancelled jobs, with what counts of them are grouped by. Completed jobs do not pay for it.
+-- Failed and cancelled jobs, with what counts of them are grouped by. Completed jobs do not pay for them.
 
-CREATE INDEX finished_ended_badly ON holdfast.finished (state, id, queue, task) WHERE state IN ('failed', 'cancelled');
+CREATE INDEX finished_failed_ids ON holdfast.finished (id, queue, task) WHERE state = 'failed';
+CREATE INDEX finished_cancelled_ids ON holdfast.finished (id, queue, task) WHERE state = 'cancelled';

@@ -1,5 +1,5 @@
--- counted(label): the number of jobs of each label and state; ``clock`` has the time. Of completed, failed and cancelled jobs it looks at
--- no more than :limit each, NULL for all.
+-- counted(label): the number of jobs of each label and state; ``clock`` has the time.
+-- Of completed, failed and cancelled jobs it looks at no more than :limit each, NULL for all.
 SELECT label AS name, state, -- include early_as((SELECT now FROM clock))
     AS early_as, count(*) AS number
 FROM holdfast.jobs WHERE place IN ('pending', 'active')

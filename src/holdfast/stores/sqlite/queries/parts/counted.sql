@@ -1,5 +1,5 @@
--- counted(label): the number of jobs of each label and state. Of completed, failed and cancelled jobs it looks at no more than :limit each:
--- the first ones of the table or of an index; -1 stands for all.
+-- counted(label): the number of jobs of each label and state.
+-- Of completed, failed and cancelled jobs it looks at no more than :limit each: the first ones of the table or of an index; -1 stands for all.
 SELECT label AS name, 'available' AS now, count(*) AS number FROM holdfast_jobs
 WHERE state = 'available' AND available_at <= :wall GROUP BY 1
 UNION ALL

@@ -1,5 +1,6 @@
--- matching(): whether a job is one of those to list or to steer. Each parameter may be NULL. :state, :reason, :task, :queue, :tag and :worker
--- are lists. :text is in lower case, a part of a task's name or of what the JSON of an error has before its traceback.
+-- matching(): whether a job is one of those to list or to steer. Each parameter may be NULL.
+-- :state, :reason, :task, :queue, :tag and :worker are lists. :text is in lower case, a part of a task's name or of what the JSON of an
+-- error has before its traceback.
 (:state IS NULL OR -- include shown()
     IN (SELECT value FROM json_each(:state)))
     AND (:reason IS NULL OR reason IN (SELECT value FROM json_each(:reason)))
