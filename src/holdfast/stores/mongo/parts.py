@@ -33,7 +33,7 @@ MOST_COPIES = 5
 _BY_HAND: dict[str, Callable[..., Awaitable[Any]]] = {
     "list": reading.list_jobs,
     "errors": reading.group_errors,
-    "counts": lambda loader, now, by=None: reading.count_jobs(loader, now, by),
+    "counts": reading.count_jobs,
     "queues": reading.view_queues,
     "waiting_tasks": lambda loader, now: reading.tasks_that_wait(loader),
     "due": reading.due_jobs,

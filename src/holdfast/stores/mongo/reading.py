@@ -142,8 +142,11 @@ def _group(newest: JobRecord, found: Document) -> ErrorGroup:
     return group_of(newest.id, newest.task, newest.reason, newest.error, **times)
 
 
-async def count_jobs(loader: Loader, now: datetime, by: Literal["queue", "task"] | None) -> dict[tuple[str, State], int]:
-    """Count jobs by group and state, as they are read."""
+async def count_jobs(
+    loader: Loader, now: datetime, by: Literal["queue", "task"] | None = None, most: int | None = None
+) -> dict[tuple[str, State], int]:
+    """Count jobs by group and state, as they are read. It ignores the limit, and counts all."""
+    del most
     group = "" if by is None else f"${by}"
     early = {"$and": [{"$eq": ["$state", "available"]}, {"$gt": ["$available_at", now]}]}
     state = {
@@ -167,8 +170,9 @@ async def count_jobs(loader: Loader, now: datetime, by: Literal["queue", "task"]
     return {group: number for group, number in found.items() if number}
 
 
-async def view_queues(loader: Loader, now: datetime) -> tuple[QueueView, ...]:
+async def view_queues(loader: Loader, now: datetime, most: int | None = None) -> tuple[QueueView, ...]:
     """Return queues that have jobs, are paused, or have settings."""
+    del most
     paused, chosen = loader.paused, loader.queue_settings
     found: dict[str, dict[State, int]] = {queue: {} for queue in (*paused, *chosen)}
     for (queue, state), number in (await count_jobs(loader, now, "queue")).items():
