@@ -200,6 +200,22 @@ def test_more_than_a_thousand_jobs_become_an_operation(api: Caller) -> None:
     assert (done["phase"], done["expected"], done["reason"]) == ("completed", 2100, "wrong list")
     assert (done["done"]["changed"], done["done"]["states"]) == (2100, {"cancelled": 2100})
     assert [each["id"] for each in api.get("/operations").body["items"]] == [done["id"]]
+    (entry,) = api.get("/audit?action=cancel").body["items"]
+    assert (entry["id"], entry["who"], entry["origin"]) == (done["id"], "local", "api")
+    assert (entry["count"], entry["reason"]) == (2100, "wrong list")
+    assert json.loads(entry["selector"])["task"] == "t"
+
+
+def test_what_was_done_is_listed_with_who_did_it_and_why(api: Caller) -> None:
+    (job,) = _submit(api, 1)
+    api.post(f"/jobs/{job}/cancel", {"reason": "a duplicate"})
+    api.post("/queues/mail/pause", {"reason": "the relay is down"})
+    first = api.get("/audit?limit=1").body
+    assert [(each["action"], each["who"], each["origin"], each["reason"]) for each in first["items"]] == [
+        ("pause", "local", "api", "the relay is down")
+    ]
+    (second,) = api.get(f"/audit?limit=1&cursor={first['next']}").body["items"]
+    assert (second["action"], second["count"], second["reason"]) == ("cancel", 1, "a duplicate")
 
 
 def test_an_operation_stops_after_a_batch(api: Caller) -> None:

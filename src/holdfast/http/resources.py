@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from holdfast._core.answers import Check, LeaseView, QueueView
+from holdfast._core.audit import AuditEntry, AuditFilter
 from holdfast._core.job import Reason, State
 from holdfast._core.requests import JobFilter, QueueSettings
 from holdfast._core.schedule import ScheduleView
@@ -145,6 +146,22 @@ class Limits(Struct, frozen=True):
     items: list[LimitStatus]
 
 
+class AuditQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which actions to list."""
+
+    action: str | UnsetType = UNSET
+    who: str | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=MOST_ITEMS)] = 100
+    cursor: str = ""
+
+
+class Audits(Struct, frozen=True):
+    """What operators did, newest first. ``next``: the cursor of the next page."""
+
+    items: list[AuditEntry]
+    next: str | None
+
+
 class Findings(Struct, frozen=True):
     """What `holdfast check` finds."""
 
@@ -171,6 +188,7 @@ class Resources:
             _read("/workflows/{id}", "Read a workflow with its nodes.", WorkflowView, self._workflow, refusals=(404,)),
             _read("/rows", "List watched tables.", WatchedRows, self._rows, is_unbounded=True),
             _read("/limits", "List limits, and what is used of them.", Limits, self._limits),
+            _read("/audit", "List what operators did, newest first.", Audits, self._audit, AuditQuery),
             _read("/check", "Find what is right and wrong.", Findings, self._check, is_unbounded=True),
         ]
 
@@ -265,6 +283,14 @@ class Resources:
 
     async def _limits(self, _: Call) -> Reply:
         return Reply(Limits(await self._managed.limits.alist()))
+
+    async def _audit(self, call: Call) -> Reply:
+        query, cursors = call.asked, self._managed.cursors
+        given = {name: found for name in ("action", "who") if (found := getattr(query, name)) is not UNSET}
+        which = f"audit {sorted(given.items())!r}"
+        before = cursors.read(query.cursor, which) if query.cursor else None
+        found = [*await self._managed.client.audits(AuditFilter(**given, limit=query.limit, before=before))]
+        return Reply(Audits(found, cursors.make(found[-1].id, which) if len(found) == query.limit else None))
 
     async def _check(self, _: Call) -> Reply:
         return Reply(Findings([*await self._managed.check()]))
