@@ -9,7 +9,7 @@ from holdfast._core.answers import LeaseView, QueueView
 from holdfast._core.durations import in_words
 from holdfast._core.job import PLACE_OF, Place, State
 from holdfast._core.overview import MOST_RUNNING, Need, Overview
-from holdfast._core.story_words import counted
+from holdfast._core.story_words import CRASH_KIND_OF, ENDINGS, counted
 from holdfast._core.view import JobView
 from holdfast.dashboard.views.page import Asked, Page, jobs_where
 from holdfast.dashboard.words import FAMILIES, NEED_GLYPHS, TABS, number, short, took
@@ -17,6 +17,8 @@ from holdfast.http.resources import condition
 
 MOST_ROWS = 8
 """The most rows of each table; a link leads to the others."""
+MOST_RESCUES = 5
+"""The most rescues, the newest ones."""
 _HINTS = {State.HELD: "you decide"}
 
 
@@ -34,6 +36,7 @@ async def overview(asked: Asked) -> Page:
         "all_queues": len(seen.queues),
         "running": [running(job, seen.at) for job in sorted(seen.running, key=_begin)[:MOST_ROWS]],
         "all_running": _bounded(len(seen.running)),
+        "rescues": [_rescue(job, seen.at) for job in sorted(seen.rescued, key=_rescued, reverse=True)[:MOST_RESCUES]],
         "workers": [_worker(worker) for worker in seen.workers[:MOST_ROWS]],
         "all_workers": len(seen.workers),
     }
@@ -52,6 +55,20 @@ def running(job: JobView, now: datetime) -> dict[str, Any]:
         "fraction": None if job.fraction is None else round(job.fraction * 100),
         "stage": job.stage or "",
     }
+
+
+def _rescue(job: JobView, now: datetime) -> dict[str, Any]:
+    how = "" if job.rescued is None else ENDINGS[CRASH_KIND_OF[job.rescued]].clause
+    return {
+        "id": job.id,
+        "task": job.task,
+        "short": short(job.id),
+        "text": f"on {job.rescued_from} {how}, {took(job.rescued_at, now)} ago. Now {job.state}.",
+    }
+
+
+def _rescued(job: JobView) -> datetime:
+    return job.rescued_at or job.created_at
 
 
 def _need(need: Need) -> dict[str, Any]:
