@@ -4,7 +4,7 @@ SELECT -- include shown()
 FROM holdfast_record AS record
 WHERE id IN (
     SELECT id FROM holdfast_jobs
-    WHERE (:before IS NULL OR id < :before) AND (:down_to IS NULL OR id >= :down_to)
+    WHERE id < coalesce(:before, x'ffffffffffffffffffffffffffffffffff') AND id >= coalesce(:down_to, x'00')
     ORDER BY id DESC
     LIMIT :limit OFFSET :skip
 )

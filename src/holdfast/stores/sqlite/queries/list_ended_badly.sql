@@ -4,7 +4,7 @@ SELECT -- include shown()
 FROM holdfast_record AS record
 WHERE id IN (
     SELECT id FROM holdfast_jobs
-    WHERE state IN ('failed', 'cancelled') AND state = json_extract(:state, '$[0]') AND (:before IS NULL OR id < :before) AND (:down_to IS NULL OR id >= :down_to)
+    WHERE state IN ('failed', 'cancelled') AND state = json_extract(:state, '$[0]') AND id < coalesce(:before, x'ffffffffffffffffffffffffffffffffff') AND id >= coalesce(:down_to, x'00')
         AND -- include matching()
     ORDER BY id DESC
     LIMIT :limit OFFSET :skip
