@@ -16,6 +16,7 @@ from holdfast._core.schedule import (
     advance,
     defined,
     pausing,
+    tag_of,
     version_of,
 )
 from holdfast._core.ticks import every
@@ -161,7 +162,7 @@ class ScheduleContract(Part):
         assert await store.advance(ours) is TickAnswer.FIRED
         assert await store.advance(theirs) is TickAnswer.LOST
         (job,) = await at.store.list(at.everything)
-        assert (job.id, job.payload, job.tags, job.state) == (ours.job.id, b'{"n":1}', ("a",), State.AVAILABLE)
+        assert (job.id, job.payload, job.tags, job.state) == (ours.job.id, b'{"n":1}', ("a", tag_of(ours.name)), State.AVAILABLE)
         assert job.key == "acme"
         new = await read(at)
         assert (new.last_tick, new.next_at, new.last_job) == (old.next_at, old.next_at + MINUTE, job.id)
