@@ -80,6 +80,14 @@ def test_a_filter_that_cannot_be_read_is_a_problem_that_names_the_field(api: Cal
     assert [each["pointer"] for each in answer.body["problems"]] == [pointer]
 
 
+def test_a_filter_takes_several_values(api: Caller) -> None:
+    (first, second, _) = _submit(api, 3)
+    api.post(f"/jobs/{first}/cancel", {})
+    _fail(api, 1)
+    found = api.get("/jobs?state=cancelled,failed").body["items"]
+    assert {each["id"]: each["state"] for each in found} == {first: "cancelled", second: "failed"}
+
+
 def test_a_cursor_is_of_one_filter(api: Caller) -> None:
     _submit(api, 3)
     cursor = api.get("/jobs?limit=1").body["next"]

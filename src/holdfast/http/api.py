@@ -20,6 +20,7 @@ from holdfast.http.limits import BodyTooLarge, Rates, read_body
 from holdfast.http.openapi import PREFIX, document
 from holdfast.http.operation import Call, Operation, Reply
 from holdfast.http.problems import CONTENT_TYPE, RETRY_AFTER, ApiError, Problem, problem, problem_of
+from holdfast.http.selectors import Selector, spread
 
 MOST_BYTES: Final = 4 * 2**20
 _JSON: Final = "application/json"
@@ -118,7 +119,8 @@ def asked(kind: Any, items: Sequence[tuple[str, str]]) -> Any:
     names = [name for name, _ in items]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise msgspec.ValidationError(f"Object contains the field `{twice[0]}` twice")
-    return msgspec.convert(dict(items), kind, strict=False)
+    given = dict(items)
+    return msgspec.convert(spread(given) if issubclass(kind, Selector) else given, kind, strict=False)
 
 
 def refused(found: Problem) -> Response:

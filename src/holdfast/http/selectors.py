@@ -38,8 +38,16 @@ Selector: Final[Any] = defstruct(
 
 def selector_of(text: Mapping[str, str]) -> Any:
     """Return the selector of a query. Raises ``msgspec.ValidationError`` for a condition that it does not know."""
-    given = {name: value.split(",") if name in SEVERAL and "," in value else value for name, value in text.items()}
-    return msgspec.convert(given, Selector, strict=False)
+    return msgspec.convert(spread(text), Selector, strict=False)
+
+
+def spread(text: Mapping[str, str]) -> dict[str, Any]:
+    """Return the conditions of a query, with lists for those that have several values.
+
+    >>> spread({"state": "failed,held", "text": "a,b"})
+    {'state': ['failed', 'held'], 'text': 'a,b'}
+    """
+    return {name: value.split(",") if name in SEVERAL and "," in value else value for name, value in text.items()}
 
 
 def where_of(selector: Any, up_to: datetime | None = None, *, must_choose: bool = False) -> Where:
