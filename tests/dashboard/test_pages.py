@@ -10,9 +10,14 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from msgspec import structs
 
 from holdfast import App, Job, Limit, every
-from holdfast.dashboard import Dashboard
+from holdfast._core.cause import Cause, Code
+from holdfast._core.explanation import Explanation
+from holdfast._core.job import RUNNER_UNAVAILABLE, AttemptOutcome, Failure
+from holdfast._core.view import AttemptView, JobView
+from holdfast.dashboard import Dashboard, Identity
 from holdfast.dashboard.dashboard import VIEWS
 from holdfast.errors import StoreUnavailable
 from tests.dashboard.browser import Elements, Reply, ask, get
@@ -138,6 +143,66 @@ def test_sensitive_headers_are_hidden(app: App) -> None:
     page = get(Dashboard(app), f"/jobs/{job.id}").body
     assert "acme" in page
     assert "hunter22" not in page
+
+
+def test_a_late_result_is_redacted_as_a_result(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    @app.task(sensitive=("pin",))
+    def pay() -> int:
+        return 1
+
+    job = pay.enqueue()
+    late = {"card": "4111 1111", "pin": 9988, "note": "ours", "paid": "today"}
+    begun = {"worker": "w", "started_at": None, "ended_at": None, "signal": None, "stacks": None, "error": None}
+    attempt = AttemptView(attempt=1, outcome=AttemptOutcome.CRASHED, late_result=late, **begun)
+    found = structs.replace(app.jobs.get(job.id), attempts=(attempt,), attempt=1)
+
+    async def aget(_: object) -> JobView:
+        return found
+
+    monkeypatch.setattr(app.jobs, "aget", aget)
+    dashboard = Dashboard(app, redact=lambda task, path, value: "ask us" if path == "late_result.note" else value)
+    for path in (f"/jobs/{job.id}", f"/api/v1/jobs/{job.id}/story"):
+        shown = get(dashboard, path).body
+        assert [word for word in ("4111", "9988", "ours", "ask us", "today") if word in shown] == ["ask us", "today"]
+
+
+def test_a_workflow_shows_no_sensitive_value_that_an_error_repeats(app: App) -> None:
+    @app.task(max_attempts=1)
+    def fails(card: str) -> None:
+        raise ValueError(f"bad {card}")
+
+    with app.workflow("release") as flow:
+        flow.add(fails.bind("4111-1111"), name="pay")
+    app.run_due()
+    shown = get(Dashboard(app), f"/api/v1/workflows/{flow.handle.id}").body
+    assert ("4111" in shown, "bad hidden" in shown) == (False, True)
+
+
+@pytest.mark.parametrize(("role", "is_shown"), [("viewer", False), ("operator", True)])
+def test_an_explanation_has_the_message_of_an_error_only_with_the_right_to_read_it(
+    app: App, monkeypatch: pytest.MonkeyPatch, role: str, is_shown: bool
+) -> None:
+    @app.task
+    def echo(text: str) -> str:
+        return text
+
+    error = Failure(RUNNER_UNAVAILABLE, "db7 refused us")
+    job = structs.replace(app.jobs.get(echo.enqueue("a").id), error=error)
+    cause = Cause(Code.AT_CAPACITY, f"it could start no process: {error.message}", "wait")
+
+    async def aget(_: object) -> JobView:
+        return job
+
+    async def aexplain(_: object) -> Explanation:
+        return Explanation(job.state, cause.message, (cause,))
+
+    monkeypatch.setattr(app.jobs, "aget", aget)
+    monkeypatch.setattr(app.jobs, "aexplain", aexplain)
+    dashboard = Dashboard(app, authenticate=lambda _: Identity("anna", [role]))
+    for path in (f"/jobs/{job.id}", f"/api/v1/jobs/{job.id}/explanation"):
+        shown = get(dashboard, path).body
+        assert "it could start no process" in shown
+        assert ("db7" in shown) is is_shown
 
 
 def test_the_picture_of_a_workflow_is_a_document_without_scripts(app: App) -> None:

@@ -2,18 +2,22 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from uuid import UUID
 
+import msgspec
 import pytest
 from starlette.requests import Request
 from starlette.routing import Route
 
 from holdfast import App
+from holdfast._system.clock import SystemClock
 from holdfast.dashboard import Dashboard, Identity
 from holdfast.dashboard.actions import EFFECTS
+from holdfast.http.api import asked
+from holdfast.http.job_resources import ItemQuery
 from holdfast.http.managed import Managed
 from holdfast.http.management import management
 from holdfast.http.permissions import ROLES, Action
@@ -120,17 +124,17 @@ def _too_low(change: Change) -> list[tuple[str, ...]]:
 
 
 def test_authorize_may_refuse_what_the_role_allows() -> None:
-    asked = list[tuple[str, str]]()
+    questions = list[tuple[str, str]]()
 
     def authorize(identity: Identity, action: str, target: str) -> bool:
-        asked.append((action, target))
+        questions.append((action, target))
         return action == "read"
 
     dashboard = Dashboard(App("memory://"), authenticate=lambda _: Identity("anna", ["admin"]), authorize=authorize, actions=True)
     for change in CHANGES:
         if change.action is not Action.READ and not change.is_form:
             assert _send(dashboard, change).status == 403
-            assert asked[-1] == (change.action, change.path.removeprefix("/api/v1"))
+            assert questions[-1] == (change.action, change.path.removeprefix("/api/v1"))
 
 
 def test_a_program_needs_no_token_and_a_page_of_this_address_has_one(app: App) -> None:
@@ -157,3 +161,59 @@ def test_every_page_is_refused_without_identity(app: App) -> None:
         if "GET" in (route.methods or ()) and route.path not in open_ones:
             reply = asyncio.run(ask(dashboard, route.path.replace("{", "").replace("}", "")))
             assert reply.status == 401, route.path
+
+
+def test_without_the_right_no_list_and_no_action_looks_into_messages_of_errors() -> None:
+    def authorize(_: Identity, action: str, target: str) -> bool:
+        return action != "payload.read"
+
+    dashboard = Dashboard(App("memory://"), authenticate=lambda _: Identity("anna", ["admin"]), authorize=authorize, actions=True)
+    by_text = "state=failed&text=hunter2&up_to=2030-01-01T00:00:00Z"
+    for path in ("/jobs?text=hunter2", "/api/v1/jobs?text=hunter2", f"/actions/jobs/retry?{by_text}"):
+        refused = asyncio.run(ask(dashboard, path))
+        assert (refused.status, "text looks into the messages" in refused.body) == (403, True), path
+        assert asyncio.run(ask(dashboard, path.replace("text=", "task="))).status == 200
+    for is_dry in (True, False):
+        body = json.dumps({"action": "retry", "selector": {"state": "failed", "text": "hunter2"}, "dry_run": is_dry}).encode()
+        headers = (OWN, JSON, (b"content-length", b"%d" % len(body)))
+        assert asyncio.run(ask(dashboard, "/api/v1/jobs/actions", method="POST", headers=headers, body=body)).status == 403
+    assert 'name="text"' not in asyncio.run(ask(dashboard, "/jobs")).body
+
+
+@pytest.mark.parametrize("root", ["", "/jobs", "/tools/api/v1"])
+def test_authorize_is_asked_about_the_path_below_where_it_is_mounted(root: str) -> None:
+    targets = list[str]()
+
+    def authorize(_: Identity, action: str, target: str) -> bool:
+        targets.append(target)
+        return False
+
+    dashboard = Dashboard(App("memory://"), authenticate=lambda _: Identity("anna", ["admin"]), authorize=authorize, actions=True)
+    for path in ("/api/v1/queues/mail?x", "/api/v1/queues/caf\N{LATIN SMALL LETTER E WITH ACUTE}", "/queues"):
+        asyncio.run(ask(dashboard, path, root=root))
+    assert targets == ["/queues/mail", "/queues/caf\N{LATIN SMALL LETTER E WITH ACUTE}", "/queues"]
+
+
+def test_an_authorize_that_has_to_be_awaited_allows_nothing() -> None:
+    answers = list[Coroutine[None, None, bool]]()
+
+    async def later() -> bool:
+        return False
+
+    def authorize(*_: object) -> bool:
+        answers.append(later())
+        return cast(bool, answers[-1])
+
+    dashboard = Dashboard(App("memory://"), authenticate=lambda _: Identity("anna", ["admin"]), authorize=authorize, actions=True)
+    statuses = [asyncio.run(ask(dashboard, path)).status for path in ("/", "/api/v1/jobs")]
+    for each in answers:
+        each.close()
+    assert statuses == [403, 403]
+
+
+def test_a_query_with_many_names_is_read_at_once() -> None:
+    clock = SystemClock()
+    began = clock.monotonic()
+    with pytest.raises(msgspec.ValidationError, match="unknown field"):
+        asked(ItemQuery, [(f"name{number}", "") for number in range(20_000)])
+    assert clock.monotonic() - began < 3.0

@@ -4,6 +4,7 @@ from starlette.requests import Request
 
 from holdfast.http.guard import foreign, refusal
 from holdfast.http.identity import LOCAL, Authenticate, Identity, Role
+from holdfast.http.openapi import PREFIX
 from holdfast.http.permissions import READS, ROLES, Action, Authorize, any_target
 from holdfast.http.problems import ApiError
 from holdfast.http.sessions import HEADER, Sessions
@@ -55,7 +56,7 @@ class Access:
         if not identity.has(allowed):
             names = ", ".join(sorted(allowed))
             raise ApiError(403, "forbidden", f"{identity.name} may not do this", f"use a token of the role {names}")
-        if not self._authorize(identity, action, target):
+        if self._authorize(identity, action, target) is not True:  # an awaitable is true, too
             raise ApiError(403, "forbidden", f"{identity.name} may not {action} {target}", "ask who runs this dashboard")
 
     def require_change(self, request: Request, token: str | None = None) -> None:
@@ -76,8 +77,14 @@ class Access:
         """Return the actions that the sender may take on the target."""
         actions = READS if self.is_read_only else ROLES.keys()
         return frozenset(
-            action for action in actions if identity.has(ROLES[action]) and self._authorize(identity, action, target)
+            action for action in actions if identity.has(ROLES[action]) and self._authorize(identity, action, target) is True
         )
+
+
+def target_of(request: Request) -> str:
+    """Return the path that a request is for, as ``authorize`` sees it: decoded, and below the path where this is mounted."""
+    path = str(request.scope["path"]).removeprefix(str(request.scope.get("root_path", "")).rstrip("/"))
+    return path.removeprefix(PREFIX) if path.startswith(f"{PREFIX}/") else path
 
 
 def _is_of_browser(request: Request) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
 from typing import Any, Final
@@ -15,7 +16,7 @@ from starlette.routing import Route
 from holdfast._core.text import printable
 from holdfast._engine.error_text import described
 from holdfast._ports.leading import LEADER_HEADER, MISDIRECTED
-from holdfast.http.access import Access
+from holdfast.http.access import Access, target_of
 from holdfast.http.limits import BodyTooLarge, Rates, read_body
 from holdfast.http.openapi import PREFIX, document
 from holdfast.http.operation import Call, Operation, Reply
@@ -80,7 +81,7 @@ class Api:
 
     async def _call(self, request: Request, operation: Operation, decoder: "msgspec.json.Decoder[Any] | None") -> Call:
         access, identity = self._access, self._access.identity(request)
-        target = request.url.path.partition(PREFIX)[2]
+        target = target_of(request)
         access.require(identity, operation.action, target, operation.roles)
         if operation.is_change:
             access.require_change(request)
@@ -116,8 +117,7 @@ async def _in_time(operation: Operation, call: Call) -> Reply:
 
 def asked(kind: Any, items: Sequence[tuple[str, str]]) -> Any:
     """Return the query of a request as a value of this type. Raises ``msgspec.ValidationError`` for what does not fit."""
-    names = [name for name, _ in items]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    if twice := sorted(name for name, times in Counter(name for name, _ in items).items() if times > 1):
         raise msgspec.ValidationError(f"Object contains the field `{twice[0]}` twice")
     given = dict(items)
     return msgspec.convert(spread(given) if issubclass(kind, Selector) else given, kind, strict=False)
