@@ -17,6 +17,7 @@ from holdfast._core.job import State
 from holdfast._core.limits import CountedBy, is_limited, wait_for
 from holdfast._core.record import JobRecord, as_read, matches
 from holdfast._core.requests import IsolatedJobs, JobFilter, QueueSettings, several
+from holdfast._core.text import storable_text
 from holdfast.databases.mongo.database import Document
 from holdfast.databases.readable import readable
 from holdfast.stores.mongo.documents import range_in, record_of
@@ -102,7 +103,7 @@ async def list_audits(loader: Loader, now: datetime, which: AuditFilter) -> tupl
     """Return matching actions of operators, newest first."""
     del now
     query: Document = {} if which.before is None else {"_id": {"$lt": which.before}}
-    query |= {name: value for name in ("action", "who") if (value := getattr(which, name)) is not None}
+    query |= {name: value for name in ("action", "who") if (value := storable_text(getattr(which, name))) is not None}
     return tuple(kept.entry for kept in await loader.audits(query, which.limit))
 
 

@@ -11,7 +11,7 @@ from holdfast._core.audit import KeptAudit
 from holdfast._core.book.table import RowChange
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.steps import Signal
-from holdfast._core.text import json_text
+from holdfast._core.text import json_text, storable_text
 from holdfast.databases.mongo.caller import CallerDatabase
 from holdfast.databases.mongo.database import Document, MongoDatabase, Session
 from holdfast.stores.mongo.documents import date, job_document, lease_document
@@ -179,7 +179,8 @@ class Writer:
 
     def _add_audits(self, action: UUID, row: KeptAudit) -> None:
         entry = row.entry
-        document = {"at": date(entry.at), "action": entry.action, "who": entry.who, "value": json_text(row)}
+        names = {"action": storable_text(entry.action), "who": storable_text(entry.who)}
+        document = {"at": date(entry.at), **names, "value": json_text(row)}
         self._put(self._names.audits, action, document)
 
     def _add_rates(self, key: Any, row: int | None) -> None:

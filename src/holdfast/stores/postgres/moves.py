@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 from itertools import chain
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid5
 
 import asyncpg
 from msgspec import structs
@@ -25,9 +25,9 @@ from holdfast.errors import HoldfastError, StoreBusy
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import records as rows
 from holdfast.stores.postgres import results as answers
+from holdfast.stores.postgres.audited import action
 from holdfast.stores.postgres.claiming import Claimed
 from holdfast.stores.postgres.limited_claiming import LimitedClaiming
-from holdfast.stores.postgres.locked_flows import LockedFlows
 from holdfast.stores.postgres.members import members_of, move_members
 from holdfast.stores.postgres.reading import conditions_of
 
@@ -99,41 +99,25 @@ class Moves(LimitedClaiming):
         return await self._states("delete", ids, only_waiting, column="left_as" if only_waiting else "state")
 
     async def steer(self, how: Steer, ids: Sequence[UUID], which: JobFilter, *, by: AuditNote | None = None) -> SteerAnswer:
-        options: dict[SteerVerb, tuple[Any, ...]] = {
-            SteerVerb.RESCHEDULE: (how.delay, how.run_at),
-            SteerVerb.DELETE: (False,),
-            SteerVerb.REOPEN: (how.is_fresh, []),
-        }
-        more = options.get(how.verb, ())
+        left, states = set[UUID](), dict[UUID, State]()
 
-        async def steer(more_flows: frozenset[UUID]) -> SteerAnswer:
-            async with self._transaction() as connection:
-                flows = LockedFlows(partial(self._fetch_on, connection), more=more_flows)
-                await flows.lock_of(ids)
-                locked = [row["id"] for row in await connection.fetch(self._sql("lock"), list(ids))]
-                found = await connection.fetch(self._sql("matching"), locked, *conditions_of(which))
-                chosen = [row["id"] for row in found]
-                before = [] if by is None else await connection.fetch(self._sql("steered"), chosen)
-                left = await connection.fetch(self._sql(how.verb), chosen, *more)
-                if members := members_of(left, chosen):
-                    flows.require({row["flow"] for row in left if row.get("flow") is not None})
-                    await move_members(flows, how.verb, members, more)
-                if by is not None:
-                    after = {*map(tuple, await connection.fetch(self._sql("steered"), chosen))}
-                    await self._record(connection, by, len({*map(tuple, before)} - after))
-                states = await connection.fetch(self._sql("states"), list(ids))
-            self._flow_changes.add(flows.changes)
-            return SteerAnswer({row["id"]: rows.state_of(row) for row in states}, frozenset(ids) - frozenset(chosen))
+        async def ask(some: Sequence[UUID], is_hurried: bool) -> Sequence[UUID]:
+            part = by if by is None or len(some) == len(ids) else _part(by, some)
+            steer = partial(self._steer, how, some, which, part, HURRIED if is_hurried else "")
+            answer = await self._with_flows(how.verb, steer)
+            left.update(answer.left)
+            states.update(answer.states)
+            return ()
 
-        return await self._with_flows(how.verb, steer)
+        if locked := await self._in_parts(ids, ask):
+            states |= {row["id"]: rows.state_of(row) for row in await self._fetch("states", list(locked))}
+        return SteerAnswer(states, frozenset(left | locked))
 
     async def purge(self, queue: str, limit: int, until: datetime | None = None, *, by: AuditNote | None = None) -> Purged:
-        if by is not None:
-            return await self._with_flows("purge", partial(self._purge_by, by, queue, limit, until))
-        ((gone, until),) = await self._fetch("purge", queue, limit, until)
+        ((gone, until),) = await self._fetch_by(by, lambda found: found[0][0], "purge", queue, limit, until)
         if gone < limit:
             roots = [row["id"] for row in await self._fetch("purgeable_roots", queue, limit - gone, until)]
-            gone += len(roots) - len(await self.delete(roots, only_waiting=True)) if roots else 0
+            gone += await self._purge_roots(roots, by) if roots else 0
         return Purged(gone, until)
 
     async def expire(self, limit: int) -> tuple[ExpiredJob, ...]:
@@ -148,22 +132,52 @@ class Moves(LimitedClaiming):
 
     # internals
 
-    async def _purge_by(self, by: AuditNote, queue: str, limit: int, until: datetime | None, more: frozenset[UUID]) -> Purged:
-        """Purge in one transaction, and record the action in it."""
-        async with self._transaction() as connection:
-            ((gone, until),) = await self._fetch_on(connection, "purge", queue, limit, until)
-            flows = LockedFlows(partial(self._fetch_on, connection), more=more)
-            roots = (
-                [row["id"] for row in await flows.fetch("purgeable_roots", queue, limit - gone, until)] if gone < limit else []
-            )
-            if roots:
-                await flows.lock_of(roots)
-                if members := members_of(await flows.fetch("delete", roots, True), roots):
+    async def _steer(
+        self, how: Steer, ids: Sequence[UUID], which: JobFilter, by: AuditNote | None, settings: str, more: frozenset[UUID]
+    ) -> SteerAnswer:
+        """Apply an operator's verb in one transaction, and record the action in it."""
+        options: dict[SteerVerb, tuple[Any, ...]] = {
+            SteerVerb.RESCHEDULE: (how.delay, how.run_at),
+            SteerVerb.DELETE: (False,),
+            SteerVerb.REOPEN: (how.is_fresh, []),
+        }
+        values = options.get(how.verb, ())
+        async with self._locking(settings=settings, more=more) as flows:
+            await flows.lock_of(ids)
+            locked = [row["id"] for row in await flows.fetch("lock", list(ids))]
+            chosen = [row["id"] for row in await flows.fetch("matching", locked, *conditions_of(which))]
+            before = [] if by is None else await flows.fetch("steered", chosen)
+            left = await flows.fetch(how.verb, chosen, *values)
+            if members := members_of(left, chosen):
+                flows.require({row["flow"] for row in left if row.get("flow") is not None})
+                await move_members(flows, how.verb, members, values)
+            if by is not None:
+                after = {*map(tuple, await flows.fetch("steered", chosen))}
+                await flows.fetch("audit", *action(by, len({*map(tuple, before)} - after)))
+            states = await flows.fetch("states", list(ids))
+        return SteerAnswer({row["id"]: rows.state_of(row) for row in states}, frozenset(ids) - frozenset(chosen))
+
+    async def _purge_roots(self, roots: Sequence[UUID], by: AuditNote | None) -> int:
+        """Delete the workflows of these waiting roots, record that as writes of the action, and return how many were deleted."""
+        if by is None:
+            return len(roots) - len(await self.delete(roots, only_waiting=True))
+        gone = list[int]()
+
+        async def delete(some: Sequence[UUID], settings: str, more: frozenset[UUID]) -> int:
+            async with self._locking(settings=settings, more=more) as flows:
+                await flows.lock_of(some)
+                if members := members_of(await flows.fetch("delete", some, True), some):
                     await move_members(flows, "delete", members, (True,))
-                gone += len(roots) - len(await flows.fetch("steered", roots))
-            await self._record(connection, by, gone)
-        self._flow_changes.add(flows.changes)
-        return Purged(gone, until)
+                number = len(some) - len(await flows.fetch("steered", some))
+                await flows.fetch("audit", *action(_part(by, some), number))
+                return number
+
+        async def ask(some: Sequence[UUID], is_hurried: bool) -> Sequence[UUID]:
+            gone.append(await self._with_flows("purge", partial(delete, some, HURRIED if is_hurried else "")))
+            return ()
+
+        self._require_free("purge", await self._in_parts(roots, ask))
+        return sum(gone)
 
     async def _enqueue_one(self, call: UUID, job: NewJob) -> bool:
         """Enqueue a job and return True; change nothing and return False if the call is a copy or the id exists."""
@@ -255,25 +269,17 @@ class Moves(LimitedClaiming):
         ``StoreBusy`` names the jobs that another session keeps locked; the verb has been applied to all others.
         """
         states: dict[UUID, State] = {}
-        locked, members = set[UUID](), list[UUID]()
-        parts, until = [list(dict.fromkeys(jobs))], float("inf")
-        while parts:
-            some = parts.pop()
-            try:
-                rows = await (self._fetch if until == float("inf") else self._hurry)(name, some, *more, *plain)
-            except StoreBusy:
-                until = min(until, self._clock.monotonic() + HURRIED_LIMIT)
-                if len(some) == 1 or self._clock.monotonic() >= until:
-                    locked.update(some)
-                else:  # the first half of the ids goes first
-                    parts += [some[len(some) // 2 :], some[: len(some) // 2]]
-                continue
-            members += members_of(rows, some)
-            states |= {row["id"]: State(row[column]) for row in rows if row[column] is not None}
+        members = list[UUID]()
+
+        async def ask(some: Sequence[UUID], is_hurried: bool) -> Sequence[UUID]:
+            rows = await (self._hurry if is_hurried else self._fetch)(name, some, *more, *plain)
+            members.extend(members_of(rows, some))
+            states.update({row["id"]: State(row[column]) for row in rows if row[column] is not None})
             if taken is not None:
-                taken |= {row["id"]: row["holder"] for row in rows if row["state"] is not None and row["holder"] is not None}
-            if moving := [row["id"] for row in rows if row[column] is None and row["id"] not in members]:
-                parts.append(moving)
+                taken.update({row["id"]: row["holder"] for row in rows if None not in (row["state"], row["holder"])})
+            return [row["id"] for row in rows if row[column] is None and row["id"] not in members]
+
+        locked = await self._in_parts(jobs, ask)
         if members:
             try:
                 states |= await self._move_members(name, members, more, {} if taken is None else taken)
@@ -281,6 +287,30 @@ class Moves(LimitedClaiming):
                 locked.update(members)
         self._require_free(name, locked, states=states)
         return states
+
+    async def _in_parts(
+        self, jobs: Sequence[UUID], ask: Callable[[Sequence[UUID], bool], Awaitable[Sequence[UUID]]]
+    ) -> set[UUID]:
+        """Ask for all jobs and, after a lock of another session, for smaller and smaller parts. Return the jobs that stay locked.
+
+        ``ask`` takes some jobs, and whether to wait only briefly for locks. It returns the jobs to ask for again.
+        """
+        locked, parts, until = set[UUID](), [list(dict.fromkeys(jobs))], float("inf")
+        while parts:
+            some = parts.pop()
+            try:
+                again = await ask(some, until != float("inf"))
+            except StoreBusy:
+                if not some:
+                    raise
+                until = min(until, self._clock.monotonic() + HURRIED_LIMIT)
+                if len(some) == 1 or self._clock.monotonic() >= until:
+                    locked.update(some)
+                else:  # the first half of the ids goes first
+                    parts += [some[len(some) // 2 :], some[: len(some) // 2]]
+            else:
+                parts += [[*again]] * bool(again)
+        return locked
 
     async def _hurry(self, name: str, *arguments: Any) -> Rows:
         """Run a verb that waits for another session's lock only briefly, and return its rows."""
@@ -291,3 +321,8 @@ class Moves(LimitedClaiming):
                 return await connection.fetch(self._sql(name), *arguments)
 
         return await self._retrying(ask, name)
+
+
+def _part(by: AuditNote, some: Sequence[UUID]) -> AuditNote:
+    """Return an action for the write of some of the jobs of a call; that of a copy of the call is the same."""
+    return structs.replace(by, write=uuid5(by.write, some[0].hex))
