@@ -3,6 +3,7 @@
 import pytest
 
 from holdfast._core.sensitive import Mask, is_sensitive, sensitive_values
+from holdfast._system.clock import SystemClock
 
 
 def mask(payload: bytes, text: str, *names: str) -> str:
@@ -92,3 +93,15 @@ def test_the_longer_of_two_values_is_masked_first() -> None:
 )
 def test_secrets_that_no_payload_holds_are_masked_where_their_name_stands_before_them(text: str, masked: str) -> None:
     assert mask(b"{}", text) == masked
+
+
+@pytest.mark.parametrize(
+    ("payload", "text"),
+    [(b"{}", "a-" * 8_000), (b'{"token":"' + b"x" * 200_000 + b'"}', "it failed with yyy…")],
+    ids=["many hyphens", "a long value"],
+)
+def test_masking_takes_no_longer_than_a_person_notices(payload: bytes, text: str) -> None:
+    clock = SystemClock()
+    began = clock.monotonic()
+    assert mask(payload, text) == text
+    assert clock.monotonic() - began < 3.0
