@@ -120,17 +120,17 @@ def _too_low(change: Change) -> list[tuple[str, ...]]:
 
 
 def test_authorize_may_refuse_what_the_role_allows() -> None:
-    asked = list[tuple[str, str]]()
+    questions = list[tuple[str, str]]()
 
     def authorize(identity: Identity, action: str, target: str) -> bool:
-        asked.append((action, target))
+        questions.append((action, target))
         return action == "read"
 
     dashboard = Dashboard(App("memory://"), authenticate=lambda _: Identity("anna", ["admin"]), authorize=authorize, actions=True)
     for change in CHANGES:
         if change.action is not Action.READ and not change.is_form:
             assert _send(dashboard, change).status == 403
-            assert asked[-1] == (change.action, change.path.removeprefix("/api/v1"))
+            assert questions[-1] == (change.action, change.path.removeprefix("/api/v1"))
 
 
 def test_a_program_needs_no_token_and_a_page_of_this_address_has_one(app: App) -> None:
@@ -157,3 +157,20 @@ def test_every_page_is_refused_without_identity(app: App) -> None:
         if "GET" in (route.methods or ()) and route.path not in open_ones:
             reply = asyncio.run(ask(dashboard, route.path.replace("{", "").replace("}", "")))
             assert reply.status == 401, route.path
+
+
+def test_without_the_right_no_list_and_no_action_looks_into_messages_of_errors() -> None:
+    def authorize(_: Identity, action: str, target: str) -> bool:
+        return action != "payload.read"
+
+    dashboard = Dashboard(App("memory://"), authenticate=lambda _: Identity("anna", ["admin"]), authorize=authorize, actions=True)
+    by_text = "state=failed&text=hunter2&up_to=2030-01-01T00:00:00Z"
+    for path in ("/jobs?text=hunter2", "/api/v1/jobs?text=hunter2", f"/actions/jobs/retry?{by_text}"):
+        refused = asyncio.run(ask(dashboard, path))
+        assert (refused.status, "text looks into the messages" in refused.body) == (403, True), path
+        assert asyncio.run(ask(dashboard, path.replace("text=", "task="))).status == 200
+    for is_dry in (True, False):
+        body = json.dumps({"action": "retry", "selector": {"state": "failed", "text": "hunter2"}, "dry_run": is_dry}).encode()
+        headers = (OWN, JSON, (b"content-length", b"%d" % len(body)))
+        assert asyncio.run(ask(dashboard, "/api/v1/jobs/actions", method="POST", headers=headers, body=body)).status == 403
+    assert 'name="text"' not in asyncio.run(ask(dashboard, "/jobs")).body

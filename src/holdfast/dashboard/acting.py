@@ -1,6 +1,6 @@
 """Actions on the pages: a confirmation that states what will happen, then the action, for one thing or for all jobs that match."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote
@@ -24,7 +24,7 @@ from holdfast.http.managed import Managed
 from holdfast.http.operations import Bulk, Operations, Phase, count
 from holdfast.http.permissions import Action
 from holdfast.http.problems import ApiError
-from holdfast.http.selectors import selector_of, where_of
+from holdfast.http.selectors import require_readable, selector_of, where_of
 from holdfast.http.verbs import Verbs
 
 FORM_BYTES: Final = 64 * 1024
@@ -36,11 +36,11 @@ _OWN: Final = frozenset(("token", "reason", "typed", "counted", "delay", "name",
 class Wanted:
     """An action as a form asks for it. ``bulk``: what it is for, if it is for all jobs that match."""
 
-    def __init__(self, kind: str, action: str, given: Mapping[str, str], identity: Identity) -> None:
+    def __init__(self, kind: str, action: str, given: Mapping[str, str], identity: Identity, may: Collection[Action]) -> None:
         about = "job" if kind == "jobs" else kind
         if kind not in KINDS or action not in set(Action) or (about, Action(action)) not in EFFECTS:
             raise ApiError(404, "no_such_action", f"there is no action {action!r} for {kind!r}", "go back to the page before")
-        self.kind, self.action, self.given, self.identity = kind, Action(action), given, identity
+        self.kind, self.action, self.given, self.identity, self.may = kind, Action(action), given, identity, may
         self.effect, self.name = EFFECTS[about, self.action], given.get("name", "")
         self.delay = given.get("delay", "").strip()
         if kind != "jobs" and not self.name:
@@ -65,6 +65,7 @@ class Wanted:
             where = where_of(selector_of(conditions), up_to, must_choose=True)
         except (ValidationError, ValueError) as error:
             raise ConfigurationError([f"the address cannot be read: {error}"]) from None
+        require_readable(where, self.may)
         return bulk_of(self.action, where, self.delay or "0s" if self.action is Action.RESCHEDULE else None, None)
 
 

@@ -227,7 +227,7 @@ class Dashboard:
     def _wanted(self, request: Request, identity: Identity, given: Mapping[str, str]) -> Wanted:
         """Return the action that a request is about. Raises ``ApiError`` for one that its sender may not take."""
         path = request.path_params
-        wanted = Wanted(path["kind"], path["action"], given, identity)
+        wanted = Wanted(path["kind"], path["action"], given, identity, self._access.may(identity, "/jobs"))
         self._access.require(identity, wanted.action, wanted.target)
         if self._access.is_read_only:
             self._access.require_change(request)

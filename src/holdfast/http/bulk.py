@@ -15,7 +15,7 @@ from holdfast.http.operation import Call, Operation, Reply
 from holdfast.http.operations import MOST_AT_ONCE, Bulk, OperationProgress, Operations, Tally, count
 from holdfast.http.permissions import ROLES, Action
 from holdfast.http.problems import ApiError
-from holdfast.http.selectors import Selector, query_of, where_of
+from holdfast.http.selectors import Selector, query_of, require_readable, where_of
 
 _OPTIONS: Final = ("delay", "run_at", "fresh")
 
@@ -104,7 +104,9 @@ class BulkActions:
         if action not in call.may:
             raise ApiError(403, "forbidden", f"{call.identity.name} may not {action} jobs", "use a token of the role admin")
         up_to = body.up_to or self._managed.now()
-        bulk = bulk_of(action, where_of(body.selector, up_to, must_choose=True), body.delay, body.run_at, is_fresh=body.fresh)
+        where = where_of(body.selector, up_to, must_choose=True)
+        require_readable(where, call.may)
+        bulk = bulk_of(action, where, body.delay, body.run_at, is_fresh=body.fresh)
         answer = Acted(action=action, dry_run=body.dry_run, selector=query_of(where_of(body.selector)), up_to=up_to, jobs=0)
         if body.dry_run:
             found = await count(self._managed.client, bulk)

@@ -16,7 +16,7 @@ from holdfast.http.identity import Role
 from holdfast.http.job_items import JobItem, included, item_of, mask_for, masked, may_read, tag_of, without_messages
 from holdfast.http.managed import Managed
 from holdfast.http.operation import Call, Operation, Reply
-from holdfast.http.selectors import Selector, query_of, where_of
+from holdfast.http.selectors import Selector, query_of, require_readable, where_of
 from holdfast.http.submitting import id_of_path
 
 MOST_ITEMS: Final = 500
@@ -101,6 +101,7 @@ class JobResources:
     async def _list(self, call: Call) -> Reply:
         query, managed = call.asked, self._managed
         include, where = included(call, query.include), where_of(query)
+        require_readable(where, call.may)
         which = repr(sorted(query_of(where).items()))
         before = managed.cursors.read(query.cursor, which) if query.cursor else None
         records = await managed.client.page(where.filter(query.limit, before=before))

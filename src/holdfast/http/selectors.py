@@ -1,6 +1,6 @@
 """Which jobs a request means: the conditions of ``Where`` as JSON or as a query, read by one parser for the API, the pages and tools."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -10,6 +10,8 @@ from msgspec import UNSET, UnsetType, defstruct, structs
 from holdfast._core.job import Reason, State
 from holdfast._engine.operators.where import Where
 from holdfast.errors import ConfigurationError
+from holdfast.http.permissions import Action
+from holdfast.http.problems import ApiError
 
 SEVERAL: Final = ("state", "reason", "task", "queue", "worker")
 """The conditions that take several values: a list, or in a query values with commas between them."""
@@ -63,6 +65,13 @@ def where_of(selector: Any, up_to: datetime | None = None, *, must_choose: bool 
         raise ConfigurationError(["selector: it has no condition: name one, or say all=true"])
     where = Where(**given)
     return where if up_to is None else _seen(where, up_to)
+
+
+def require_readable(where: Where, may: Collection[Action]) -> None:
+    """Raise ``ApiError`` for a condition about messages of errors, unless its sender may read these: the answer would reveal them."""
+    if where.text is not None and Action.READ_PAYLOAD not in may:
+        detail = "text looks into the messages of errors, which you may not read"
+        raise ApiError(403, "forbidden", detail, "leave text out, or ask for the right payload.read")
 
 
 def query_of(where: Where) -> dict[str, str]:

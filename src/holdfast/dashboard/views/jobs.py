@@ -15,6 +15,8 @@ from holdfast.dashboard.actions import EFFECTS, Button, job_actions, link_to
 from holdfast.dashboard.views.page import Asked, Cell, Page, columns, figure, job, jobs_where, state, text, when
 from holdfast.dashboard.words import FAMILIES, TABS, moment, number, took
 from holdfast.errors import InvalidCursor
+from holdfast.http.permissions import Action
+from holdfast.http.selectors import require_readable
 
 PAGE: Final = 50
 CONDITIONS: Final = (
@@ -29,13 +31,17 @@ LISTS: Final = ("state", "task", "queue", "reason", "worker")
 async def jobs(asked: Asked) -> Page:
     """Return the page of the jobs that meet the conditions in the address."""
     chosen = {name: asked.query[name] for name in CONDITIONS if name in asked.query}
-    look = await alook(asked.app.jobs, Where(**_conditions(chosen)), PAGE, _cursor(asked.query.get("cursor")), most=MOST_LOOKED)
+    where = Where(**_conditions(chosen))
+    require_readable(where, asked.may)
+    look = await alook(asked.app.jobs, where, PAGE, _cursor(asked.query.get("cursor")), most=MOST_LOOKED)
     found = look.jobs
     counts = await asked.app.jobs.acounts(most=MOST_COUNTED)
     values: dict[str, Any] = {
         "tabs": _tabs(chosen, counts),
         "fields": [
-            {"name": name, "value": chosen.get(name, "")} for name in ("task", "queue", "tag", "key", "worker", "error", "text")
+            {"name": name, "value": chosen.get(name, "")}
+            for name in ("task", "queue", "tag", "key", "worker", "error", "text")
+            if name != "text" or asked.allows(Action.READ_PAYLOAD)
         ],
         "reason": chosen.get("reason", ""),
         "reasons": [each.value for each in Reason],
