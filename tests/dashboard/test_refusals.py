@@ -174,3 +174,17 @@ def test_without_the_right_no_list_and_no_action_looks_into_messages_of_errors()
         headers = (OWN, JSON, (b"content-length", b"%d" % len(body)))
         assert asyncio.run(ask(dashboard, "/api/v1/jobs/actions", method="POST", headers=headers, body=body)).status == 403
     assert 'name="text"' not in asyncio.run(ask(dashboard, "/jobs")).body
+
+
+@pytest.mark.parametrize("root", ["", "/jobs", "/tools/api/v1"])
+def test_authorize_is_asked_about_the_path_below_where_it_is_mounted(root: str) -> None:
+    targets = list[str]()
+
+    def authorize(_: Identity, action: str, target: str) -> bool:
+        targets.append(target)
+        return False
+
+    dashboard = Dashboard(App("memory://"), authenticate=lambda _: Identity("anna", ["admin"]), authorize=authorize, actions=True)
+    for path in ("/api/v1/queues/mail?x", "/api/v1/queues/caf\N{LATIN SMALL LETTER E WITH ACUTE}", "/queues"):
+        asyncio.run(ask(dashboard, path, root=root))
+    assert targets == ["/queues/mail", "/queues/caf\N{LATIN SMALL LETTER E WITH ACUTE}", "/queues"]

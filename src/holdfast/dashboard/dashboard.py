@@ -36,7 +36,7 @@ try:
     from holdfast.dashboard.views.overview import overview
     from holdfast.dashboard.views.page import Asked, Page
     from holdfast.dashboard.views.workflows import picture, workflow, workflows
-    from holdfast.http.access import Access
+    from holdfast.http.access import Access, target_of
     from holdfast.http.api import Api, of_route
     from holdfast.http.guard import refusal
     from holdfast.http.health import health
@@ -184,7 +184,7 @@ class Dashboard:
         async def admit(request: Request) -> Response:
             try:
                 identity = self._access.identity(request)
-                self._access.require(identity, Action.READ, _path(request))
+                self._access.require(identity, Action.READ, target_of(request))
                 return await answer(request, identity)
             except ApiError as error:
                 return self._refused(error.problem)
@@ -210,7 +210,7 @@ class Dashboard:
 
     def _asked(self, request: Request, identity: Identity) -> Asked:
         query = {name: value.strip() for name, value in request.query_params.items() if value.strip()}
-        may = self._access.may(identity, _path(request))
+        may = self._access.may(identity, target_of(request))
         id, redact = request.path_params.get("id", ""), self._managed.redact
         return Asked(app=self._app, now=self._now(), query=query, id=id, may=may, redact=redact)
 
@@ -257,7 +257,7 @@ class Dashboard:
 
     async def _progress(self, request: Request, identity: Identity) -> Response:
         return self._rendered(
-            request, self._acting.progress(request.path_params["id"], self._access.may(identity, _path(request)))
+            request, self._acting.progress(request.path_params["id"], self._access.may(identity, target_of(request)))
         )
 
     async def _read(self, asked: Asked, view: Callable[[Asked], Awaitable[Page]], within: float | None = READ_TIMEOUT) -> Page:
@@ -331,10 +331,6 @@ class Dashboard:
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(environment_of(self._app).clock.wall(), UTC)
-
-
-def _path(request: Request) -> str:
-    return str(request.scope["path"]).removeprefix(_root(request))
 
 
 def _root(request: Request) -> str:

@@ -4,6 +4,7 @@ from starlette.requests import Request
 
 from holdfast.http.guard import foreign, refusal
 from holdfast.http.identity import LOCAL, Authenticate, Identity, Role
+from holdfast.http.openapi import PREFIX
 from holdfast.http.permissions import READS, ROLES, Action, Authorize, any_target
 from holdfast.http.problems import ApiError
 from holdfast.http.sessions import HEADER, Sessions
@@ -78,6 +79,12 @@ class Access:
         return frozenset(
             action for action in actions if identity.has(ROLES[action]) and self._authorize(identity, action, target)
         )
+
+
+def target_of(request: Request) -> str:
+    """Return the path that a request is for, as ``authorize`` sees it: decoded, and below the path where this is mounted."""
+    path = str(request.scope["path"]).removeprefix(str(request.scope.get("root_path", "")).rstrip("/"))
+    return path.removeprefix(PREFIX) if path.startswith(f"{PREFIX}/") else path
 
 
 def _is_of_browser(request: Request) -> bool:

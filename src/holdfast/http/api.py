@@ -15,7 +15,7 @@ from starlette.routing import Route
 from holdfast._core.text import printable
 from holdfast._engine.error_text import described
 from holdfast._ports.leading import LEADER_HEADER, MISDIRECTED
-from holdfast.http.access import Access
+from holdfast.http.access import Access, target_of
 from holdfast.http.limits import BodyTooLarge, Rates, read_body
 from holdfast.http.openapi import PREFIX, document
 from holdfast.http.operation import Call, Operation, Reply
@@ -80,7 +80,7 @@ class Api:
 
     async def _call(self, request: Request, operation: Operation, decoder: "msgspec.json.Decoder[Any] | None") -> Call:
         access, identity = self._access, self._access.identity(request)
-        target = request.url.path.partition(PREFIX)[2]
+        target = target_of(request)
         access.require(identity, operation.action, target, operation.roles)
         if operation.is_change:
             access.require_change(request)

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from holdfast._engine.operators.operators import id_of
 from holdfast.errors import HoldfastError
-from holdfast.http.access import Access
+from holdfast.http.access import Access, target_of
 from holdfast.http.api import Endpoint, refused
 from holdfast.http.openapi import PREFIX
 from holdfast.http.permissions import Action
@@ -32,7 +32,7 @@ def stream_routes(
     def admitted(viewer_of: Callable[[Request], Awaitable[Viewer]]) -> Endpoint:
         async def answer(request: Request) -> Response:
             try:
-                access.require(access.identity(request), Action.READ, request.url.path.partition(PREFIX)[2])
+                access.require(access.identity(request), Action.READ, target_of(request))
                 viewer = await viewer_of(request)
                 if stream.viewers >= MOST_VIEWERS:
                     raise ApiError(503, "overloaded", f"{MOST_VIEWERS} viewers are connected", "read the page again instead")
