@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from uuid import UUID
 
 import pytest
@@ -188,3 +188,20 @@ def test_authorize_is_asked_about_the_path_below_where_it_is_mounted(root: str) 
     for path in ("/api/v1/queues/mail?x", "/api/v1/queues/caf\N{LATIN SMALL LETTER E WITH ACUTE}", "/queues"):
         asyncio.run(ask(dashboard, path, root=root))
     assert targets == ["/queues/mail", "/queues/caf\N{LATIN SMALL LETTER E WITH ACUTE}", "/queues"]
+
+
+def test_an_authorize_that_has_to_be_awaited_allows_nothing() -> None:
+    answers = list[Coroutine[None, None, bool]]()
+
+    async def later() -> bool:
+        return False
+
+    def authorize(*_: object) -> bool:
+        answers.append(later())
+        return cast(bool, answers[-1])
+
+    dashboard = Dashboard(App("memory://"), authenticate=lambda _: Identity("anna", ["admin"]), authorize=authorize, actions=True)
+    statuses = [asyncio.run(ask(dashboard, path)).status for path in ("/", "/api/v1/jobs")]
+    for each in answers:
+        each.close()
+    assert statuses == [403, 403]

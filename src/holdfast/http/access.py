@@ -56,7 +56,7 @@ class Access:
         if not identity.has(allowed):
             names = ", ".join(sorted(allowed))
             raise ApiError(403, "forbidden", f"{identity.name} may not do this", f"use a token of the role {names}")
-        if not self._authorize(identity, action, target):
+        if self._authorize(identity, action, target) is not True:  # an awaitable is true, too
             raise ApiError(403, "forbidden", f"{identity.name} may not {action} {target}", "ask who runs this dashboard")
 
     def require_change(self, request: Request, token: str | None = None) -> None:
@@ -77,7 +77,7 @@ class Access:
         """Return the actions that the sender may take on the target."""
         actions = READS if self.is_read_only else ROLES.keys()
         return frozenset(
-            action for action in actions if identity.has(ROLES[action]) and self._authorize(identity, action, target)
+            action for action in actions if identity.has(ROLES[action]) and self._authorize(identity, action, target) is True
         )
 
 
