@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
 from typing import Any, Final
@@ -116,8 +117,7 @@ async def _in_time(operation: Operation, call: Call) -> Reply:
 
 def asked(kind: Any, items: Sequence[tuple[str, str]]) -> Any:
     """Return the query of a request as a value of this type. Raises ``msgspec.ValidationError`` for what does not fit."""
-    names = [name for name, _ in items]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    if twice := sorted(name for name, times in Counter(name for name, _ in items).items() if times > 1):
         raise msgspec.ValidationError(f"Object contains the field `{twice[0]}` twice")
     given = dict(items)
     return msgspec.convert(spread(given) if issubclass(kind, Selector) else given, kind, strict=False)
