@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Final
-from urllib.parse import urlsplit
 
 from holdfast._core.listen_address import is_loopback
 
 _NAMES: Final = frozenset(("localhost", "127.0.0.1", "[::1]"))
-_OF_PROXIES: Final = ("forwarded", "x-real-ip")
+_OF_PROXIES: Final = ("forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip")
 
 Headers = Sequence[tuple[bytes, bytes]]
 """The headers of an ASGI scope: their names are in lower case."""
@@ -48,7 +47,7 @@ def foreign(headers: Mapping[str, str]) -> str | None:
     'It comes from https://evil.example, and not from localhost:8400.'
     """
     origin, host = headers.get("origin"), headers.get("host", "")
-    if origin is not None and (not host or urlsplit(origin).netloc.lower() != host.lower()):
+    if origin is not None and (not host or origin.partition("://")[2].lower() != host.lower()):
         return f"It comes from {origin}, and not from {host or 'here'}."
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return f"A page of another site sent it ({headers['sec-fetch-site']})."
