@@ -10,8 +10,11 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from msgspec import structs
 
 from holdfast import App, Job, Limit, every
+from holdfast._core.job import AttemptOutcome
+from holdfast._core.view import AttemptView, JobView
 from holdfast.dashboard import Dashboard
 from holdfast.dashboard.dashboard import VIEWS
 from holdfast.errors import StoreUnavailable
@@ -138,6 +141,27 @@ def test_sensitive_headers_are_hidden(app: App) -> None:
     page = get(Dashboard(app), f"/jobs/{job.id}").body
     assert "acme" in page
     assert "hunter22" not in page
+
+
+def test_a_late_result_is_redacted_as_a_result(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    @app.task(sensitive=("pin",))
+    def pay() -> None:
+        """Nothing."""
+
+    job = pay.enqueue()
+    late = {"card": "4111 1111", "pin": 9988, "note": "ours", "paid": "today"}
+    begun = {"worker": "w", "started_at": None, "ended_at": None, "signal": None, "stacks": None, "error": None}
+    attempt = AttemptView(attempt=1, outcome=AttemptOutcome.CRASHED, late_result=late, **begun)
+    found = structs.replace(app.jobs.get(job.id), attempts=(attempt,), attempt=1)
+
+    async def aget(_: object) -> JobView:
+        return found
+
+    monkeypatch.setattr(app.jobs, "aget", aget)
+    dashboard = Dashboard(app, redact=lambda task, path, value: "ask us" if path == "late_result.note" else value)
+    for path in (f"/jobs/{job.id}", f"/api/v1/jobs/{job.id}/story"):
+        shown = get(dashboard, path).body
+        assert [word for word in ("4111", "9988", "ours", "ask us", "today") if word in shown] == ["ask us", "today"]
 
 
 def test_the_picture_of_a_workflow_is_a_document_without_scripts(app: App) -> None:

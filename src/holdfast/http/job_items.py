@@ -13,7 +13,7 @@ from holdfast.http.managed import Managed
 from holdfast.http.operation import Call
 from holdfast.http.permissions import Action
 from holdfast.http.problems import ApiError
-from holdfast.http.redact import mask_of, shown
+from holdfast.http.redact import Redact, mask_of, shown
 
 DOCUMENTS: Final = ("payload", "result", "checkpoint")
 """The data that is left out unless a sender asks for it and may read it."""
@@ -53,11 +53,11 @@ def may_read(call: Call) -> bool:
 
 def item_of(job: JobView, managed: Managed, include: frozenset[str], *, is_readable: bool, is_whole: bool = False) -> Any:
     """Return what a sender sees of a job. ``is_whole``: with its attempts, and with the messages of its errors."""
-    visible = masked(job, managed) if is_readable and is_whole else without_messages(job)
+    names = managed.sensitive(job.task)
+    visible = masked(job, names, managed.redact) if is_readable and is_whole else without_messages(job)
     values = {name: getattr(visible, name) for name in JobView.__struct_fields__ if name not in _OPTIONAL}
     if is_whole:
         values["attempts"] = visible.attempts
-    names = managed.sensitive(job.task)
     values |= {name: shown(job.task, name, getattr(job, name), names, managed.redact) for name in include}
     return JobItem(**values)
 
@@ -68,16 +68,15 @@ def without_messages(job: JobView) -> JobView:
     return structs.replace(job, error=_bare(job.error), message=None, headers=_headers(job), attempts=attempts)
 
 
-def masked(job: JobView, managed: Managed) -> JobView:
-    """Return the job with the messages and stacks of its code, without the values under sensitive names."""
-    names = managed.sensitive(job.task)
+def masked(job: JobView, names: frozenset[str], redact: Redact) -> JobView:
+    """Return the job with the messages, stacks and late results of its code, without the values under sensitive names."""
     mask = mask_of((job.payload, job.checkpoint), names)
 
     def error(of: Failure | None) -> Failure | None:
         return None if of is None else structs.replace(of, message=mask(of.message), traceback=mask(of.traceback))
 
     def attempt(of: AttemptView) -> AttemptView:
-        late = shown(job.task, "late_result", of.late_result, names, managed.redact)
+        late = None if of.late_result is None else shown(job.task, "late_result", of.late_result, names, redact)
         stacks = None if of.stacks is None else mask(of.stacks)
         return structs.replace(of, error=error(of.error), stacks=stacks, late_result=late)
 

@@ -120,7 +120,8 @@ class JobResources:
 
     async def _story(self, call: Call) -> Reply:
         job = await self._managed.jobs.aget(id_of_path(call))
-        visible = masked(job, self._managed) if may_read(call) else without_messages(job)
+        names, redact = self._managed.sensitive(job.task), self._managed.redact
+        visible = masked(job, names, redact) if may_read(call) else without_messages(job)
         return Reply(story_of(visible, visible.attempts, self._managed.now()))
 
     async def _explain(self, call: Call) -> Reply:

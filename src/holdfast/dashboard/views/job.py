@@ -15,7 +15,7 @@ from holdfast.dashboard.actions import button, job_actions
 from holdfast.dashboard.timeline import timeline_of
 from holdfast.dashboard.views.page import Asked, Glyph, Page, jobs_where
 from holdfast.dashboard.words import KIND_GLYPHS, moment, short
-from holdfast.http.job_items import without_messages
+from holdfast.http.job_items import masked, without_messages
 from holdfast.http.permissions import Action
 from holdfast.http.redact import Redact, hidden_in, mask_of, shown
 
@@ -27,10 +27,10 @@ async def job(asked: Asked) -> Page:
     """Return the story and the facts of a job."""
     of = await asked.app.jobs.aget(asked.id)
     is_withheld = not asked.allows(Action.READ_PAYLOAD)
-    of = without_messages(of) if is_withheld else of
     explanation = None if of.state in FINISHED or of.state is State.RUNNING else await asked.app.jobs.aexplain(of.id)
     definition = asked.app.registry.get(of.task)
     names = frozenset[str]() if definition is None else definition.sensitive
+    of = without_messages(of) if is_withheld else masked(of, names, asked.redact)
     mask = mask_of((of.payload, of.checkpoint), names)
     story = story_of(of, of.attempts, asked.now)
     end = of.finished_at or asked.now
