@@ -164,6 +164,18 @@ def test_a_late_result_is_redacted_as_a_result(app: App, monkeypatch: pytest.Mon
         assert [word for word in ("4111", "9988", "ours", "ask us", "today") if word in shown] == ["ask us", "today"]
 
 
+def test_a_workflow_shows_no_sensitive_value_that_an_error_repeats(app: App) -> None:
+    @app.task(max_attempts=1)
+    def fails(card: str) -> None:
+        raise ValueError(f"bad {card}")
+
+    with app.workflow("release") as flow:
+        flow.add(fails.bind("4111-1111"), name="pay")
+    app.run_due()
+    shown = get(Dashboard(app), f"/api/v1/workflows/{flow.handle.id}").body
+    assert ("4111" in shown, "bad hidden" in shown) == (False, True)
+
+
 def test_the_picture_of_a_workflow_is_a_document_without_scripts(app: App) -> None:
     reply = get(Dashboard(app), f"/workflows/{_fill(app)['flow']}/picture.svg")
     assert reply.headers["content-type"].startswith("image/svg+xml")

@@ -1,6 +1,8 @@
 """Jobs as the API shows them: the names of ``JobView``, without what a sender may not read or has not asked for."""
 
+import asyncio
 from typing import Any, Final
+from uuid import UUID
 
 from msgspec import UNSET, UnsetType, defstruct, structs
 
@@ -17,6 +19,8 @@ from holdfast.http.redact import Redact, mask_of, shown
 
 DOCUMENTS: Final = ("payload", "result", "checkpoint")
 """The data that is left out unless a sender asks for it and may read it."""
+MOST_READ: Final = 500
+"""The most jobs of a workflow that are read for the messages of their errors."""
 _OPTIONAL: Final = {**dict.fromkeys(DOCUMENTS, Any), "attempts": tuple[AttemptView, ...] | UnsetType}
 
 JobItem: Final[Any] = defstruct(
@@ -72,17 +76,15 @@ def masked(job: JobView, names: frozenset[str], redact: Redact) -> JobView:
     """Return the job with the messages, stacks and late results of its code, without the values under sensitive names."""
     mask = mask_of((job.payload, job.checkpoint), names)
 
-    def error(of: Failure | None) -> Failure | None:
-        return None if of is None else structs.replace(of, message=mask(of.message), traceback=mask(of.traceback))
-
     def attempt(of: AttemptView) -> AttemptView:
         late = None if of.late_result is None else shown(job.task, "late_result", of.late_result, names, redact)
         stacks = None if of.stacks is None else mask(of.stacks)
-        return structs.replace(of, error=error(of.error), stacks=stacks, late_result=late)
+        return structs.replace(of, error=_hidden_in(of.error, mask), stacks=stacks, late_result=late)
 
     message = None if job.message is None else mask(job.message)
     attempts = tuple(attempt(each) for each in job.attempts)
-    return structs.replace(job, error=error(job.error), message=message, headers=_headers(job), attempts=attempts)
+    error = _hidden_in(job.error, mask)
+    return structs.replace(job, error=error, message=message, headers=_headers(job), attempts=attempts)
 
 
 def mask_for(record: JobRecord | None, managed: Managed) -> Mask:
@@ -99,9 +101,27 @@ def without_texts(found: WorkflowView) -> WorkflowView:
     return structs.replace(found, error=_bare(found.error), nodes=nodes)
 
 
+async def with_masked_texts(found: WorkflowView, managed: Managed) -> WorkflowView:
+    """Return a workflow whose errors have no sensitive values of its jobs; those after the first ``MOST_READ`` have no message."""
+    failed = [found.id, *(each.job for each in found.nodes if each.error is not None)][:MOST_READ]
+    store = managed.environment().store
+    records = await asyncio.gather(*(store.get(job) for job in failed))
+    masks = {job: mask_for(record, managed) for job, record in zip(failed, records, strict=True)}
+
+    def error(of: Failure | None, job: UUID) -> Failure | None:
+        return _hidden_in(of, masks[job]) if job in masks else _bare(of)
+
+    nodes = tuple(structs.replace(each, error=error(each.error, each.job)) for each in found.nodes)
+    return structs.replace(found, error=error(found.error, found.id), nodes=nodes)
+
+
 def tag_of(record: JobRecord) -> str:
     """Return the tag of a job's state: it changes with the state and with each claim."""
     return f'"{record.state}-{record.token.number}"'
+
+
+def _hidden_in(error: Failure | None, mask: Mask) -> Failure | None:
+    return None if error is None else structs.replace(error, message=mask(error.message), traceback=mask(error.traceback))
 
 
 def _bare(error: Failure | None) -> Failure | None:

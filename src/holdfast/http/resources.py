@@ -14,7 +14,7 @@ from holdfast._core.schedule import ScheduleView
 from holdfast._core.workflow_view import WorkflowView
 from holdfast._engine.operators.limits import LimitStatus
 from holdfast._ports.table import States
-from holdfast.http.job_items import may_read, without_texts
+from holdfast.http.job_items import may_read, with_masked_texts, without_texts
 from holdfast.http.job_resources import MOST_ITEMS, READING, READING_ONE
 from holdfast.http.managed import Managed
 from holdfast.http.operation import Call, Operation, Reply
@@ -266,7 +266,7 @@ class Resources:
 
     async def _workflow(self, call: Call) -> Reply:
         found = await self._managed.workflows.aget(call.path["id"])
-        return Reply(found if may_read(call) else without_texts(found))
+        return Reply(await with_masked_texts(found, self._managed) if may_read(call) else without_texts(found))
 
     async def _rows(self, _: Call) -> Reply:
         watches = self._managed.watches.values()
