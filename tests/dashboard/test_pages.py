@@ -13,9 +13,11 @@ import pytest
 from msgspec import structs
 
 from holdfast import App, Job, Limit, every
-from holdfast._core.job import AttemptOutcome
+from holdfast._core.cause import Cause, Code
+from holdfast._core.explanation import Explanation
+from holdfast._core.job import RUNNER_UNAVAILABLE, AttemptOutcome, Failure
 from holdfast._core.view import AttemptView, JobView
-from holdfast.dashboard import Dashboard
+from holdfast.dashboard import Dashboard, Identity
 from holdfast.dashboard.dashboard import VIEWS
 from holdfast.errors import StoreUnavailable
 from tests.dashboard.browser import Elements, Reply, ask, get
@@ -145,8 +147,8 @@ def test_sensitive_headers_are_hidden(app: App) -> None:
 
 def test_a_late_result_is_redacted_as_a_result(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     @app.task(sensitive=("pin",))
-    def pay() -> None:
-        """Nothing."""
+    def pay() -> int:
+        return 1
 
     job = pay.enqueue()
     late = {"card": "4111 1111", "pin": 9988, "note": "ours", "paid": "today"}
@@ -174,6 +176,33 @@ def test_a_workflow_shows_no_sensitive_value_that_an_error_repeats(app: App) -> 
     app.run_due()
     shown = get(Dashboard(app), f"/api/v1/workflows/{flow.handle.id}").body
     assert ("4111" in shown, "bad hidden" in shown) == (False, True)
+
+
+@pytest.mark.parametrize(("role", "is_shown"), [("viewer", False), ("operator", True)])
+def test_an_explanation_has_the_message_of_an_error_only_with_the_right_to_read_it(
+    app: App, monkeypatch: pytest.MonkeyPatch, role: str, is_shown: bool
+) -> None:
+    @app.task
+    def echo(text: str) -> str:
+        return text
+
+    error = Failure(RUNNER_UNAVAILABLE, "db7 refused us")
+    job = structs.replace(app.jobs.get(echo.enqueue("a").id), error=error)
+    cause = Cause(Code.AT_CAPACITY, f"it could start no process: {error.message}", "wait")
+
+    async def aget(_: object) -> JobView:
+        return job
+
+    async def aexplain(_: object) -> Explanation:
+        return Explanation(job.state, cause.message, (cause,))
+
+    monkeypatch.setattr(app.jobs, "aget", aget)
+    monkeypatch.setattr(app.jobs, "aexplain", aexplain)
+    dashboard = Dashboard(app, authenticate=lambda _: Identity("anna", [role]))
+    for path in (f"/jobs/{job.id}", f"/api/v1/jobs/{job.id}/explanation"):
+        shown = get(dashboard, path).body
+        assert "it could start no process" in shown
+        assert ("db7" in shown) is is_shown
 
 
 def test_the_picture_of_a_workflow_is_a_document_without_scripts(app: App) -> None:

@@ -6,7 +6,9 @@ from uuid import UUID
 
 from msgspec import UNSET, UnsetType, defstruct, structs
 
+from holdfast._core.explanation import Explanation
 from holdfast._core.job import Failure
+from holdfast._core.member_causes import BECAUSE_OF_OTHERS
 from holdfast._core.record import JobRecord
 from holdfast._core.sensitive import HIDDEN, Mask, is_sensitive
 from holdfast._core.view import AttemptView, JobView
@@ -85,6 +87,17 @@ def masked(job: JobView, names: frozenset[str], redact: Redact) -> JobView:
     attempts = tuple(attempt(each) for each in job.attempts)
     error = _hidden_in(job.error, mask)
     return structs.replace(job, error=error, message=message, headers=_headers(job), attempts=attempts)
+
+
+def explained(found: Explanation, job: JobView, mask: Mask, *, is_readable: bool) -> Explanation:
+    """Return an explanation without sensitive values, and without the message of the job's error if its reader may not read that."""
+    error = None if is_readable or job.reason in BECAUSE_OF_OTHERS else job.error
+
+    def visible(text: str) -> str:
+        return mask(text.replace(error.message, HIDDEN) if error is not None and error.message else text)
+
+    causes = tuple(structs.replace(each, message=visible(each.message)) for each in found.causes)
+    return structs.replace(found, summary=visible(found.summary), causes=causes)
 
 
 def mask_for(record: JobRecord | None, managed: Managed) -> Mask:

@@ -13,9 +13,10 @@ from holdfast._core.story import Story, story_of
 from holdfast._core.view import JobView
 from holdfast._engine.operators.errors import LOOK
 from holdfast.http.identity import Role
-from holdfast.http.job_items import JobItem, included, item_of, mask_for, masked, may_read, tag_of, without_messages
+from holdfast.http.job_items import JobItem, explained, included, item_of, mask_for, masked, may_read, tag_of, without_messages
 from holdfast.http.managed import Managed
 from holdfast.http.operation import Call, Operation, Reply
+from holdfast.http.redact import mask_of
 from holdfast.http.selectors import Selector, query_of, require_readable, where_of
 from holdfast.http.submitting import id_of_path
 
@@ -125,8 +126,9 @@ class JobResources:
         return Reply(story_of(visible, visible.attempts, self._managed.now()))
 
     async def _explain(self, call: Call) -> Reply:
-        found = await self._managed.jobs.aexplain(id_of_path(call))
-        return Reply(found)
+        job = await self._managed.jobs.aget(id_of_path(call))
+        mask = mask_of((job.payload, job.checkpoint), self._managed.sensitive(job.task))
+        return Reply(explained(await self._managed.jobs.aexplain(job.id), job, mask, is_readable=may_read(call)))
 
     async def _counts(self, call: Call) -> Reply:
         return Reply(await self._managed.jobs.acounts(call.asked.by or None))

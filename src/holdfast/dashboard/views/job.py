@@ -15,7 +15,7 @@ from holdfast.dashboard.actions import button, job_actions
 from holdfast.dashboard.timeline import timeline_of
 from holdfast.dashboard.views.page import Asked, Glyph, Page, jobs_where
 from holdfast.dashboard.words import KIND_GLYPHS, moment, short
-from holdfast.http.job_items import masked, without_messages
+from holdfast.http.job_items import explained, masked, without_messages
 from holdfast.http.permissions import Action
 from holdfast.http.redact import Redact, hidden_in, mask_of, shown
 
@@ -30,8 +30,9 @@ async def job(asked: Asked) -> Page:
     explanation = None if of.state in FINISHED or of.state is State.RUNNING else await asked.app.jobs.aexplain(of.id)
     definition = asked.app.registry.get(of.task)
     names = frozenset[str]() if definition is None else definition.sensitive
-    of = without_messages(of) if is_withheld else masked(of, names, asked.redact)
     mask = mask_of((of.payload, of.checkpoint), names)
+    explanation = explanation and explained(explanation, of, mask, is_readable=not is_withheld)
+    of = without_messages(of) if is_withheld else masked(of, names, asked.redact)
     story = story_of(of, of.attempts, asked.now)
     end = of.finished_at or asked.now
     values = {
@@ -41,7 +42,7 @@ async def job(asked: Asked) -> Page:
         "summary": mask(story.summary),
         "timeline": timeline_of(story.lanes, of.state, (end - of.created_at).total_seconds(), mask(story.summary)),
         "entries": [_entry(entry, mask) for entry in story.entries],
-        "causes": [] if explanation is None else _causes(explanation, mask),
+        "causes": [] if explanation is None else _causes(explanation),
         "facts": _facts(of, asked.now),
         "budgets": [_budget("failures", of.failures, of.max_attempts), _budget("crashes", of.crashes, of.max_crashes)],
         "tags": [{"name": tag, "link": jobs_where(tag=tag)} for tag in of.tags],
@@ -65,10 +66,10 @@ def _entry(entry: Entry, mask: Mask) -> dict[str, Any]:
     }
 
 
-def _causes(explanation: Explanation, mask: Mask) -> list[dict[str, str]]:
+def _causes(explanation: Explanation) -> list[dict[str, str]]:
     if not explanation.causes:
-        return [{"message": mask(explanation.summary), "remedy": ""}]
-    return [{"message": mask(cause.message), "remedy": cause.remedy} for cause in explanation.causes]
+        return [{"message": explanation.summary, "remedy": ""}]
+    return [{"message": cause.message, "remedy": cause.remedy} for cause in explanation.causes]
 
 
 def _facts(of: JobView, now: datetime) -> list[dict[str, Any]]:
