@@ -67,6 +67,7 @@ def test_pages_of_a_list_neither_skip_nor_repeat_while_jobs_come(api: Caller) ->
         ("tusk=mail", "/tusk"),
         ("state=lost", "/state"),
         ("limit=501", "/limit"),
+        ("attempts_at_least=99999999999999999999", "/attempts_at_least"),
         ("created_after=2030-01-31", "/created_after"),
         ("cursor=abc", "/cursor"),
         ("state=held&state=failed", ""),
