@@ -1,6 +1,7 @@
 """The management API over real HTTP: lists, one job, many jobs, and everything beside jobs."""
 
 import json
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.http.identity import LOCAL
 from holdfast.http.tokens import Tokens, new_token
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance, FakeClock
@@ -67,6 +69,7 @@ def test_pages_of_a_list_neither_skip_nor_repeat_while_jobs_come(api: Caller) ->
         ("tusk=mail", "/tusk"),
         ("state=lost", "/state"),
         ("limit=501", "/limit"),
+        ("attempts_at_least=99999999999999999999", "/attempts_at_least"),
         ("created_after=2030-01-31", "/created_after"),
         ("cursor=abc", "/cursor"),
         ("state=held&state=failed", ""),
@@ -273,3 +276,11 @@ def test_lists_beside_jobs_answer(api: Caller) -> None:
         answer = api.get(path)
         assert (answer.status, type(answer.body["items"])) == (200, list)
     assert api.get("/counts?by=queue").status == 200
+
+
+@pytest.mark.parametrize("path", ["/hints/v1", "/port/v1/queues", "/api/v1/queues/mail/resume"])
+def test_a_page_of_another_site_changes_nothing_with_what_its_reader_may_do(clock: FakeClock, path: str) -> None:
+    with running(MemoryStore(clock), clock, authenticate=lambda _: LOCAL) as broker:
+        request = urllib.request.Request(f"{broker.url}{path}", b"\x80", {"Origin": "https://evil.example"}, method="POST")
+        with pytest.raises(urllib.error.HTTPError, match=r"401|403"):
+            urllib.request.urlopen(request, timeout=30)

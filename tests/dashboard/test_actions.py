@@ -100,6 +100,12 @@ def test_buttons_fit_the_state_and_the_role(app: App, anna: Person) -> None:
     assert "shown to operators" in page
 
 
+def test_a_list_of_several_states_offers_no_action(app: App, anna: Person) -> None:
+    app.enqueue("mail", to="a")
+    assert anna.open("/jobs?state=available,failed").status == 200
+    assert anna.buttons("/jobs?state=available,failed") == {}
+
+
 def test_one_job_is_cancelled_after_a_confirmation(app: App, anna: Person) -> None:
     job = app.enqueue("mail", to="a")
     page = anna.open(anna.buttons(f"/jobs/{job.id}")["job/cancel"])

@@ -94,6 +94,7 @@ def test_the_link_of_a_dashboard_with_actions_is_good_for_one_browser(app: App) 
 
     async def visit() -> tuple[int, int, int, int]:
         before = await ask(dashboard, "/jobs")
+        assert (await ask(dashboard, f"/{path}", method="HEAD")).status == 403, "a preview of the link used it up"
         entered, again = await ask(dashboard, f"/{path}"), await ask(dashboard, f"/{path}")
         cookie = (b"cookie", entered.headers["set-cookie"].partition(";")[0].encode())
         inside = await ask(dashboard, "/jobs", headers=(OWN, cookie))

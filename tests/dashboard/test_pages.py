@@ -95,6 +95,17 @@ def test_what_operators_did_is_listed_and_leads_to_the_job(app: App) -> None:
     assert "limit.set" not in only
 
 
+@pytest.mark.parametrize(("role", "is_shown"), [("viewer", False), ("operator", True)])
+def test_the_audit_shows_no_secret_and_parts_of_messages_only_with_the_right(app: App, role: str, is_shown: bool) -> None:
+    with app.audit.acting(reason="its password=hunter22", selector='{"text":"door 7"}'):
+        app.queues.pause("slow")
+    dashboard = Dashboard(app, authenticate=lambda _: Identity("anna", [role]))
+    for path in ("/audit", "/api/v1/audit"):
+        shown = get(dashboard, path).body
+        assert ("hunter22" in shown, "password=hidden" in shown) == (False, True)
+        assert ("door 7" in shown) is is_shown
+
+
 def test_markup_of_users_is_shown_as_text_on_every_page(app: App) -> None:
     ids, dashboard = _fill(app), Dashboard(app)
     pages = [*LISTS, f"/jobs?task={quote(EVIL)}&tag={quote(EVIL)}", "/jobs/" + quote(EVIL, safe="")]

@@ -27,6 +27,7 @@ from holdfast.http import api
 from holdfast.http.access import Access
 from holdfast.http.api import Api
 from holdfast.http.claiming import CLAIM, Claims
+from holdfast.http.guard import foreign
 from holdfast.http.health import health
 from holdfast.http.identity import Authenticate, Identity, Role, local
 from holdfast.http.limits import MOST_REQUESTS, Rates, read_body
@@ -170,17 +171,21 @@ class Broker:
         standing = self._leadership.standing
         return PlainTextResponse("ok") if standing.is_leading else _elsewhere(standing, api)
 
+    def _sender(self, request: Request) -> Identity | None:
+        """Return who sends a request of a program; None for a page of another site, whose browser may show who its reader is."""
+        return None if foreign(request.headers) else self._authenticate(request)
+
     async def _serve_port(self, request: Request) -> Response:
-        return await self._port.serve(request, self._authenticate(request))
+        return await self._port.serve(request, self._sender(request))
 
     async def _read_hints(self, request: Request) -> Response:
-        if (refused := _refused(self._authenticate(request), _LISTENING)) is not None:
+        if (refused := _refused(self._sender(request), _LISTENING)) is not None:
             return refused
         found = await self.hub.read(request.query_params.get("position", ""))
         return Response(wire_hints.encode(found))
 
     async def _publish_hints(self, request: Request) -> Response:
-        if (refused := _refused(self._authenticate(request), _PUBLISHING)) is not None:
+        if (refused := _refused(self._sender(request), _PUBLISHING)) is not None:
             return refused
         try:
             await self.hub.publish(wire_hints.decode_published(await read_body(request, HINT_BYTES)))

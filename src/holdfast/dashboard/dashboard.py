@@ -217,7 +217,8 @@ class Dashboard:
     async def _enter(self, request: Request) -> Response:
         """Give the browser that opens the link of ``holdfast dashboard --actions`` its session."""
         enter = getattr(self._authenticate, "enter", None)
-        session = None if enter is None else enter(request.query_params.get("token", ""))
+        is_opened = request.method == "GET"  # programs that preview links send HEAD, and would use it up
+        session = None if enter is None or not is_opened else enter(request.query_params.get("token", ""))
         if session is None:
             return PlainTextResponse("This link was opened before, or belongs to another run: start the dashboard again.\n", 403)
         answer = RedirectResponse(_root(request) + "/", 303)

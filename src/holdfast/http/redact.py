@@ -1,11 +1,15 @@
 """What pages show of a payload, a result and a checkpoint: no value under a sensitive name, also where a message repeats it."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
+from msgspec import structs
 
+from holdfast._core.audit import AuditEntry
 from holdfast._core.job import Json
 from holdfast._core.sensitive import HIDDEN, Mask, is_sensitive
+from holdfast._core.text import json_text
 
 Names = frozenset[str]
 Redact = Callable[[str, str, Json], Json]
@@ -60,6 +64,21 @@ def hidden_in(document: Json, names: Names = frozenset()) -> int:
             return sum(hidden_in(value, names) for value in document)
         case _:
             return 0
+
+
+def recorded(entry: AuditEntry, *, is_readable: bool) -> AuditEntry:
+    """Return an action without secrets in its reason, and without the part of a message that it chose jobs by, unless readable."""
+    if not is_readable and '"text"' in entry.selector:
+        entry = structs.replace(entry, selector=_without_text(entry.selector))
+    return structs.replace(entry, reason=None if entry.reason is None else mask_of(())(entry.reason))
+
+
+def _without_text(selector: str) -> str:
+    try:
+        chosen = msgspec.json.decode(selector, type=dict[str, Any])
+    except msgspec.DecodeError:  # it was recorded by a program in another form
+        return HIDDEN
+    return json_text(chosen | {"text": HIDDEN})
 
 
 def mask_of(documents: Iterable[Json], names: Names = frozenset()) -> Mask:

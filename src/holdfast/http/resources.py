@@ -19,6 +19,7 @@ from holdfast.http.job_resources import MOST_ITEMS, READING, READING_ONE
 from holdfast.http.managed import Managed
 from holdfast.http.operation import Call, Operation, Reply
 from holdfast.http.problems import ApiError
+from holdfast.http.redact import recorded
 from holdfast.metrics.store_gauges import longest_wait
 
 MOST_COUNTED: Final = 1000
@@ -290,7 +291,8 @@ class Resources:
         which = f"audit {sorted(given.items())!r}"
         before = cursors.read(query.cursor, which) if query.cursor else None
         found = [*await self._managed.client.audits(AuditFilter(**given, limit=query.limit, before=before))]
-        return Reply(Audits(found, cursors.make(found[-1].id, which) if len(found) == query.limit else None))
+        items = [recorded(each, is_readable=may_read(call)) for each in found]
+        return Reply(Audits(items, cursors.make(found[-1].id, which) if len(found) == query.limit else None))
 
     async def _check(self, _: Call) -> Reply:
         return Reply(Findings([*await self._managed.check()]))

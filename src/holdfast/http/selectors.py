@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import UNSET, UnsetType, defstruct, structs
+from msgspec import UNSET, Meta, UnsetType, defstruct, structs
 
 from holdfast._core.job import Reason, State
 from holdfast._engine.operators.where import Where
@@ -20,7 +20,7 @@ KINDS: Final[Mapping[str, Any]] = {
     "state": State | list[State],
     "reason": Reason | list[Reason],
     "older_than": float | str,
-    "attempts_at_least": int,
+    "attempts_at_least": Annotated[int, Meta(le=2**31 - 1)],
     "rescued": bool,
     **{name: datetime for name in Where.__struct_fields__ if name.endswith(("_after", "_before", "up_to"))},
 }

@@ -6,6 +6,8 @@ from urllib.parse import quote
 from holdfast._core.audit import AuditEntry
 from holdfast.dashboard.views.page import Asked, Cell, Page, columns, figure, table, text, when
 from holdfast.dashboard.words import moment, number
+from holdfast.http.permissions import Action
+from holdfast.http.redact import recorded
 
 PAGE = 50
 _LEAD = "What people and programs did to jobs, queues, schedules and limits in the last 90 days."
@@ -17,9 +19,19 @@ async def audit(asked: Asked) -> Page:
     found = await asked.app.audit.alist(**chosen, limit=PAGE, before=asked.query.get("before"))
     older = _where(**chosen, before=str(found[-1].id)) if len(found) == PAGE else ""
     lead = f"Only {' and '.join(f'{name} {value}' for name, value in chosen.items())}." if chosen else _LEAD
+    is_readable = asked.allows(Action.READ_PAYLOAD)
+    rows = [_row(recorded(each, is_readable=is_readable), asked) for each in found]
     heads = columns("at", "who", "action", "count#", "of what", "reason", "from")
     nothing = "There is no such action in the last 90 days."
-    return table("Audit", "/audit", heads, [_row(each, asked) for each in found], older=older, lead=lead, nothing=nothing)
+    return table(
+        "Audit",
+        "/audit",
+        heads,
+        rows,
+        older=older,
+        lead=lead,
+        nothing=nothing,
+    )
 
 
 def _row(entry: AuditEntry, asked: Asked) -> list[Cell]:

@@ -62,8 +62,8 @@ async def jobs(asked: Asked) -> Page:
 
 
 def _buttons(chosen: dict[str, str], asked: Asked) -> list[Button]:
-    """Return the actions on all jobs that match, as they were when this page was made; none without a state to act on."""
-    if "state" not in chosen:
+    """Return the actions on all jobs that match, as they were when this page was made; none without one state to act on."""
+    if chosen.get("state") not in set(State):
         return []
     actions = job_actions(State(chosen["state"]), asked.may)
     return [
