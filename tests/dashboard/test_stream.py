@@ -15,7 +15,7 @@ from holdfast._engine.events import Events
 from holdfast._engine.tasks.options import Options
 from holdfast.dashboard import Dashboard, Identity
 from holdfast.dashboard.views.page import Asked, Page
-from holdfast.http.stream import KEPT, MOST_WATCHED, TOPICS, Stream, Viewer
+from holdfast.http.stream import KEPT, MOST_VIEWERS, MOST_WATCHED, TOPICS, Stream, Viewer
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.transports.inprocess import InProcessTransport
@@ -201,3 +201,16 @@ def test_events_reach_a_browser_until_it_goes() -> None:
         await app.aclose()
 
     asyncio.run(visit())
+
+
+def test_viewers_that_come_at_the_same_moment_are_limited_too() -> None:
+    async def connect() -> int:
+        stream = World().stream
+        connections = [stream.read(Viewer(TOPICS)) for _ in range(MOST_VIEWERS + 5)]
+        begun = [await anext(each, b"") for each in connections]
+        stream.close()
+        for each in connections:
+            await each.aclose()  # type: ignore[attr-defined]
+        return sum(map(bool, begun))
+
+    assert asyncio.run(connect()) == MOST_VIEWERS

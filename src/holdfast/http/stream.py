@@ -28,6 +28,7 @@ KEPT: Final = 60.0
 MOST_WATCHED: Final = 3
 """The jobs that do not run and that one look reads; others have their turn in the next ones."""
 MOST_RUNNING: Final = 100
+MOST_VIEWERS: Final = 200
 MOST_WAITING: Final = 1000
 """The events that wait for a slow connection; it reads everything again after more of them."""
 LONGEST: Final = 15.0
@@ -99,6 +100,8 @@ class Stream:
 
     async def read(self, viewer: Viewer, last: str | None = None) -> AsyncIterator[bytes]:
         """Yield what a viewer is sent, until it goes. ``last``: the id of the event that it got last, over an earlier connection."""
+        if self.viewers >= MOST_VIEWERS:  # many were accepted at the same moment
+            return
         with self.viewing(viewer):
             yield b"retry: 500\n\n"
             until = self._clock().monotonic() + LONGEST

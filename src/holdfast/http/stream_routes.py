@@ -15,9 +15,8 @@ from holdfast.http.api import Endpoint, refused
 from holdfast.http.openapi import PREFIX
 from holdfast.http.permissions import Action
 from holdfast.http.problems import ApiError, problem_of
-from holdfast.http.stream import TOPICS, Stream, Viewer
+from holdfast.http.stream import MOST_VIEWERS, TOPICS, Stream, Viewer
 
-MOST_VIEWERS: Final = 200
 _HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
