@@ -11,6 +11,8 @@ from hypothesis.stateful import rule
 from msgspec import Struct, structs
 
 from holdfast._ports.store import Store
+from holdfast.stores.mongo.claim_numbers import KeptNumbers
+from holdfast.stores.mongo.claiming import Claiming
 from holdfast.stores.mongo.documents import date
 from holdfast.testing.clock import FakeClock
 from tests.contract.test_model import EXAMPLES, TINY, Model, new_jobs
@@ -68,7 +70,10 @@ class TestModel(MongoModel.TestCase):
     """Hypothesis' own test case."""
 
     @pytest.fixture(autouse=True)
-    def tenant(self, mongo_homes: MongoHome) -> Iterator[None]:
+    def tenant(self, mongo_homes: MongoHome, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        # Claim numbers without gaps, as the memory store counts: no number is reserved before it is known how many are needed.
+        monkeypatch.setattr(KeptNumbers, "AMOUNT", 1)
+        monkeypatch.setattr(Claiming, "_is_busy", property(lambda _: False, lambda _, value: None), raising=False)
         MongoModel.home = mongo_homes.empty()
         with asyncio.Runner() as runner:
             store = MongoModel.home.own_store(FakeClock())
