@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(120)
 def test_leaking_processes_are_replaced_and_a_late_one_is_killed_alone(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench.runners", "--jobs", "24", "--limits", "1", "--folder", str(tmp_path)]

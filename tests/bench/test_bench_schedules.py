@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(120)
 def test_killed_supervisors_with_wrong_clocks_fire_each_tick_once(tmp_path: Path) -> None:
     options = ["--schedules", "20", "--every", "1", "--supervisors", "2", "--seconds", "5", "--folder", str(tmp_path)]
