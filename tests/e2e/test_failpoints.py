@@ -48,7 +48,6 @@ MAIN = ("-c", "from tests.e2e.failpoints import supervise; supervise()")
 
 
 @pytest.mark.timeout(180)
-@ON_BOTH
 def test_s15_a_process_that_dies_before_or_after_any_call_of_its_store_loses_nothing(tmp_path: Path, store_url: str) -> None:
     with fleet(tmp_path, url=store_url, ttl="3s", recovery="0.3s") as ships:
         ships.environment["E2E_FAILPOINTS"] = ",".join(STORE_POINTS)

@@ -15,7 +15,6 @@ from examples.paste_cleanup.bucket_server import BucketServer
 from tests.e2e.fleet import START, fleet, thaw
 from tests.e2e.paste_figures import EXAMPLE
 from tests.e2e.paste_shop import LIMIT, PasteShop, Size
-from tests.e2e.server_site import ON_BOTH
 from tests.e2e.waiting import until
 
 SIZES = {"postgres": Size(8_000, 800, 400, batch=100), "sqlite": Size(4_000, 400, 200, batch=50)}
@@ -33,7 +32,6 @@ def shop(tmp_path: Path, store_url: str) -> Iterator[PasteShop]:
 
 @pytest.mark.timeout(LIMIT)
 @pytest.mark.parametrize("faults", FAULTS)
-@ON_BOTH
 def test_workers_are_killed_and_frozen_and_each_paste_goes_once_and_its_object_with_the_last(
     shop: PasteShop, faults: dict[str, float]
 ) -> None:

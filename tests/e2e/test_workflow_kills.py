@@ -91,6 +91,7 @@ def is_completed(app: App, flow: UUID) -> bool:
     return state is State.COMPLETED
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(180)
 def test_l12_workflows_complete_after_operators_steered_them_at_random_while_workers_were_killed(
     tmp_path: Path, store_url: str

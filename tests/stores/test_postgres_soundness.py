@@ -226,6 +226,7 @@ def test_a_check_waits_for_no_lock_for_long(database: str, owner: psycopg.Connec
         assert any("lock timeout" in found.message for found in errors(database).values())
 
 
+@pytest.mark.prove
 def test_a_revoked_right_on_any_object_is_red(worker: str, owner: psycopg.Connection) -> None:
     assert errors(worker) == {}
     rights = [f"{right} ON holdfast.{name}" for name, all_of_it in objects.RIGHTS.items() for right in sorted(all_of_it)]
