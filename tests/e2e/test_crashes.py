@@ -22,7 +22,7 @@ KILLS = int(os.environ.get("E2E_KILLS", "5"))
 def test_jobs_of_a_killed_worker_run_again_within_a_second(tmp_path: Path, processes: str) -> None:
     with fleet(tmp_path, ttl="30s", recovery="5s") as ships:
         crew = ships.crew("--processes", processes)
-        took = []
+        took, starts = [], []
         for number in range(KILLS):
             job = ships.enqueue("wait", gate=f"gate-{number}")
             first = ships.entry(job, "start")
@@ -30,6 +30,7 @@ def test_jobs_of_a_killed_worker_run_again_within_a_second(tmp_path: Path, proce
             os.kill(first["pid"], signal.SIGKILL)
             second = ships.entry(job, "start", number=2)
             took.append(second["time"] - killed)
+            starts.append(seconds_of_a_start())
             ships.open(f"gate-{number}")
             view = ships.until_state(job, "completed", within=START)
             assert (view.attempt, view.crashes, view.failures) == (2, 1, 0)
@@ -38,7 +39,7 @@ def test_jobs_of_a_killed_worker_run_again_within_a_second(tmp_path: Path, proce
             until(lambda: len(crew.workers()) == int(processes), within=START)
         print(f"run again after {sorted(took)[len(took) // 2]:.3f} s, at most {max(took):.3f} s, of {KILLS}")
         # The promise. On a machine that runs other tests a process may need as long to start, and a recovery starts one.
-        assert min(took) <= max(1.0, 2.0 * seconds_of_a_start())
+        assert any(again <= max(1.0, 2.0 * start) for again, start in zip(took, starts, strict=True)), (took, starts)
         assert max(took) <= STALL
 
 
