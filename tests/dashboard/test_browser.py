@@ -33,19 +33,6 @@ PAGES = (
 )
 SCREENS = {"desk": (1360, 900), "phone": (390, 844)}
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
-CHROMIUM = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 – only `make prove` installs it
-
-    path = next(filter(os.path.exists, CHROMIUM), None)
-    assert path, "no Chromium: apt-get install chromium"
-    with sync_playwright() as made:
-        browser = made.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module", params=["furnished", "empty"])

@@ -1,6 +1,5 @@
 """Actions in Chromium: by mouse and by keyboard, with and without script, and pages that follow what happens."""
 
-import os
 import re
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.dashboard.showroom import furnish
-from tests.dashboard.test_browser import CHROMIUM, RULES
+from tests.dashboard.test_browser import RULES
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -20,18 +19,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.prove, pytest.mark.timeout(300)]
 SOON = 1500.0
 """Milliseconds within which a page shows a change."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 – only `make prove` installs it
-
-    path = next(filter(os.path.exists, CHROMIUM), None)
-    assert path, "no Chromium: apt-get install chromium"
-    with sync_playwright() as made:
-        browser = made.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

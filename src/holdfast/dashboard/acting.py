@@ -24,7 +24,7 @@ from holdfast.http.managed import Managed
 from holdfast.http.operations import Bulk, Operations, Phase, count
 from holdfast.http.permissions import Action
 from holdfast.http.problems import ApiError
-from holdfast.http.selectors import require_readable, selector_of, where_of
+from holdfast.http.selectors import require_readable, selector_in, where_of
 from holdfast.http.verbs import Verbs
 
 FORM_BYTES: Final = 64 * 1024
@@ -62,7 +62,7 @@ class Wanted:
         conditions = {"error_key" if name == "error" else name: value for name, value in conditions.items()}
         try:
             up_to = datetime.fromisoformat(self.given.get("up_to", ""))
-            where = where_of(selector_of(conditions), up_to, must_choose=True)
+            where = where_of(selector_in(conditions), up_to, must_choose=True)
         except (ValidationError, ValueError) as error:
             raise ConfigurationError([f"the address cannot be read: {error}"]) from None
         require_readable(where, self.may)

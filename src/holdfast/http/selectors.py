@@ -38,7 +38,7 @@ Selector: Final[Any] = defstruct(
 )
 
 
-def selector_of(text: Mapping[str, str]) -> Any:
+def selector_in(text: Mapping[str, str]) -> Any:
     """Return the selector of a query. Raises ``msgspec.ValidationError`` for a condition that it does not know."""
     return msgspec.convert(spread(text), Selector, strict=False)
 
@@ -57,7 +57,7 @@ def where_of(selector: Any, up_to: datetime | None = None, *, must_choose: bool 
 
     ``must_choose``: a selector without a condition has to say that it means all jobs. Raises ``ConfigurationError``.
 
-    >>> where_of(selector_of({"state": "failed", "task": "mail"}))
+    >>> where_of(selector_in({"state": "failed", "task": "mail"}))
     Where(state=<State.FAILED: 'failed'>, task='mail')
     """
     given = {name: value for name in Where.__struct_fields__ if (value := getattr(selector, name)) is not UNSET}
@@ -75,7 +75,7 @@ def require_readable(where: Where, may: Collection[Action]) -> None:
 
 
 def query_of(where: Where) -> dict[str, str]:
-    """Return the conditions as a query, which ``selector_of`` reads."""
+    """Return the conditions as a query, which ``selector_in`` reads."""
     found = {name: value for name, value in structs.asdict(where).items() if value is not None}
     return {name: _text(value) for name, value in found.items()}
 
