@@ -12,6 +12,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
 from opentelemetry.trace import StatusCode, get_current_span
 
 from holdfast import App, Job, SyncJob
@@ -29,9 +30,9 @@ CANARY = "canary-4711"
 class Watched:
     """An App with spans and metrics in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: float = 1.0) -> None:
         self.exporter, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
-        provider = TracerProvider(shutdown_on_exit=False)
+        provider = TracerProvider(sampler=ParentBasedTraceIdRatio(share), shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         self.tracers, self.meters = provider, MeterProvider([self.reader], shutdown_on_exit=False)
         self.app = App("memory://")
@@ -48,8 +49,8 @@ class Watched:
 
 
 @pytest.fixture
-def watched() -> Iterator[Watched]:
-    made = Watched()
+def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
+    made = Watched(getattr(request, "param", 1.0))
     yield made
     made.tracers.shutdown()
     made.meters.shutdown()
@@ -96,6 +97,26 @@ async def test_the_first_attempt_is_in_the_trace_of_its_enqueue_and_nothing_leak
     (sent,) = watched.points("messaging.client.sent.messages")
     assert sent.value == 2
     assert not {"messaging.message.id", "holdfast.worker"} & set(sent.attributes)
+
+
+@pytest.mark.parametrize("watched", [0.0], indirect=True)
+async def test_an_enqueue_that_is_not_sampled_gives_the_attempt_its_trace_and_no_span(watched: Watched) -> None:
+    seen: list[str] = []
+
+    @watched.app.task
+    async def mail(job: Job) -> None:
+        found = get_current_span().get_span_context()
+        seen.append(f"{found.trace_id:032x}-{found.span_id:016x} {found.trace_flags.sampled}")
+        carried.append(job.headers["traceparent"])
+
+    carried: list[str] = []
+    await watched.app.aenqueue("mail")
+    await watched.app.arun_due()
+    assert seen == [f"{carried[0][3:52]} False"]
+    assert not get_current_span().get_span_context().is_valid
+    assert watched.exporter.get_finished_spans() == ()
+    (consumed,) = watched.points("messaging.client.consumed.messages")
+    assert consumed.value == 1
 
 
 async def test_a_retry_is_a_new_trace_linked_to_the_enqueue_and_the_failure_shows_no_sensitive_value(watched: Watched) -> None:

@@ -7,9 +7,11 @@ The conventions for messaging are in development: all their names are in this fi
 import asyncio
 import traceback
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 from uuid import UUID
 
+from holdfast._core.job import ActiveJob
 from holdfast._core.tallies import ages_of
 from holdfast._core.view import JobView
 from holdfast._engine.events import Event
@@ -25,7 +27,19 @@ try:
     from opentelemetry.context import Context
     from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
     from opentelemetry.metrics import MeterProvider, get_meter
-    from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer, TracerProvider, get_tracer, set_span_in_context
+    from opentelemetry.trace import (
+        Link,
+        NonRecordingSpan,
+        Span,
+        SpanContext,
+        SpanKind,
+        StatusCode,
+        Tracer,
+        TracerProvider,
+        get_tracer,
+        set_span_in_context,
+        use_span,
+    )
     from opentelemetry.trace import get_current_span as span_of
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ModuleNotFoundError as missing:
@@ -35,6 +49,10 @@ CHILD_WITHIN = 60.0
 """Seconds after its enqueue in which a first attempt belongs to the trace of the enqueue; a later one begins a new trace."""
 MOST_BYTES = 512
 """Bytes of context that a job carries. A longer ``tracestate`` is left out, as the W3C allows."""
+TRACEPARENT = 55
+"""The length of a ``traceparent`` of version 00."""
+UNSAMPLED = ("00", "02")
+"""The flags of a ``traceparent`` that is not sampled: 02 states that its trace id is random."""
 NAME = "holdfast"
 _W3C = TraceContextTextMapPropagator()
 
@@ -106,15 +124,7 @@ class _Telemetry:
             yield
             return
         labels = _labels(held.task, held.queue, "run", "process")
-        details: dict[str, Any] = {"messaging.message.id": str(held.id), "holdfast.attempt": held.attempt}
-        with self._tracer.start_as_current_span(
-            f"run {held.task}",
-            kind=SpanKind.CONSUMER,
-            attributes={**labels, **details, "holdfast.rescued": held.crashes > 0, "holdfast.worker": WORKER.get() or ""},
-            record_exception=False,
-            set_status_on_exception=False,
-            **_place(held.id, held.attempt, job.headers, self._clock.wall()),
-        ) as span:
+        with self._span_of(held, job.headers, labels) as span:
             self._consumed.add(1, labels)
             began = self._clock.monotonic()
             try:
@@ -124,6 +134,21 @@ class _Telemetry:
                 raise
             finally:
                 self._processed.record(self._clock.monotonic() - began, labels)
+
+    def _span_of(self, held: ActiveJob, headers: Mapping[str, str], labels: Mapping[str, Any]) -> AbstractContextManager[Span]:
+        """Make the span of an attempt current. Without a sampled enqueue, the first attempt has none, and costs next to nothing."""
+        now = self._clock.wall()
+        if _is_soon(held.id, held.attempt, now) and (unsampled := _unsampled_parent(headers)) is not None:
+            return use_span(unsampled, record_exception=False, set_status_on_exception=False)
+        details: dict[str, Any] = {"messaging.message.id": str(held.id), "holdfast.attempt": held.attempt}
+        return self._tracer.start_as_current_span(
+            f"run {held.task}",
+            kind=SpanKind.CONSUMER,
+            attributes={**labels, **details, "holdfast.rescued": held.crashes > 0, "holdfast.worker": WORKER.get() or ""},
+            record_exception=False,
+            set_status_on_exception=False,
+            **_place(held.id, held.attempt, headers, now),
+        )
 
     def rescued(self, event: Event) -> None:
         """Export the span of an attempt whose process was killed before it could."""
@@ -174,13 +199,29 @@ def _labels(task: str, queue: str, name: str, kind: str) -> dict[str, Any]:
 
 def _place(job: UUID, attempt: int, headers: Mapping[str, str], now: float) -> dict[str, Any]:
     """Return where the span of an attempt belongs: below the enqueue, or in a new trace with a link to it."""
-    carried = span_of(_W3C.extract(dict(headers), Context())).get_span_context()
+    context = _W3C.extract(headers, Context())
+    carried = span_of(context).get_span_context()
     if not carried.is_valid:
         return {"context": Context()}
-    is_soon = attempt == 1 and all(age <= CHILD_WITHIN for age in ages_of([job], now))
-    if is_soon:
-        return {"context": _W3C.extract(dict(headers), Context())}
+    if _is_soon(job, attempt, now):
+        return {"context": context}
     return {"context": Context(), "links": [Link(carried)]}
+
+
+def _is_soon(job: UUID, attempt: int, now: float) -> bool:
+    return attempt == 1 and all(age <= CHILD_WITHIN for age in ages_of([job], now))
+
+
+def _unsampled_parent(headers: Mapping[str, str]) -> Span | None:
+    """Return the span of an enqueue that was not sampled, read from its fixed places: a worker does this for nearly every job."""
+    text = headers.get("traceparent", "")
+    if len(text) != TRACEPARENT or text[:3] != "00-" or text[-2:] not in UNSAMPLED or "tracestate" in headers:
+        return None
+    try:
+        context = SpanContext(int(text[3:35], 16), int(text[36:52], 16), is_remote=True)
+    except ValueError:
+        return None
+    return NonRecordingSpan(context) if context.is_valid else None
 
 
 def _context_of(span: Span) -> dict[str, str]:

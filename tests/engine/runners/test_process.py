@@ -19,7 +19,7 @@ from holdfast._core.outcome import Done, Invalid, Outcome, Raised, Suspend
 from holdfast._core.steps import SignalTaken, StepList, StepRecord
 from holdfast._engine.runners import messages
 from holdfast._engine.runners.process import RunnerProcess
-from holdfast._engine.tasks.around import Around
+from holdfast._engine.tasks.around import around
 from holdfast._engine.tasks.context import SyncJob
 from holdfast._engine.tasks.lifespan import Lifespan
 from holdfast._engine.tasks.registry import TaskDefinition, define
@@ -147,7 +147,7 @@ async def test_code_around_a_run_shares_the_context_of_the_handler_in_the_order_
 
     ended: list[str] = []
     scene = Scene(handler)
-    scene.tasks.around_run += [Around(asynchronous, is_async=True), Around(sync, is_async=False)]
+    scene.tasks.around_run += [around(each, name="around_run", may_be_async=True) for each in (asynchronous, sync)]
     async with scene:
         await scene.begin()
         assert await scene.outcome() == Done(b'">loop>True"')

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, TypeVar
@@ -16,14 +16,13 @@ Value = TypeVar("Value")
 
 
 class Around(Struct, frozen=True):
-    """A function that yields once: its code before ``yield`` runs first, the rest afterwards."""
+    """A function that yields once: its code before ``yield`` runs first, the rest afterwards.
 
-    function: Callable[..., Any]
+    ``open``: returns the context manager for one job.
+    """
+
+    open: Callable[[object], Any]
     is_async: bool
-
-    def open(self, job: object) -> Any:
-        """Return the context manager for one job."""
-        return (asynccontextmanager if self.is_async else contextmanager)(self.function)(job)
 
 
 def around(function: Callable[..., Any], *, name: str, may_be_async: bool) -> Around:
@@ -36,18 +35,21 @@ def around(function: Callable[..., Any], *, name: str, may_be_async: bool) -> Ar
         inspect.signature(function).bind(None)
     except TypeError as error:
         raise ConfigurationError([f"{name}: {function!r} is called with one job: {error}"]) from None
-    return Around(function, is_async)
+    return Around((asynccontextmanager if is_async else contextmanager)(function), is_async)
 
 
 async def within(wrappers: Sequence[Around], job: object, call: Callable[[], Awaitable[Value]]) -> Value:
     """Return what the call returns, from inside all of them; the first one is the outermost."""
-    async with AsyncExitStack() as stack:
-        for each in wrappers:
-            if each.is_async:
-                await stack.enter_async_context(Passing(each.open(job)))
-            else:
-                stack.enter_context(Passing(each.open(job)))
-        value = await call()
+    if not wrappers:
+        return await call()
+    outermost, *others = wrappers
+    manager = Passing(outermost.open(job))
+    if outermost.is_async:
+        async with manager:
+            value = await within(others, job, call)
+    else:
+        with manager:
+            value = await within(others, job, call)
     return value
 
 
