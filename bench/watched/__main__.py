@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from bench.watched import drains
+from bench.watched import drains, people
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -19,6 +19,13 @@ def main(arguments: Sequence[str]) -> int:
     drain.add_argument("--jobs", type=int, default=50_000, help="in each drain [50000]")
     drain.add_argument("--rounds", type=int, default=5, help="[5]")
     drain.add_argument("--folder", help="where the files lie: choose the disk [the system's temporary folder]")
+    large = figures.add_parser("people", help="pages of a large store on PostgreSQL, people who watch, and a retry of many jobs")
+    large.set_defaults(run=people.run)
+    large.add_argument("--completed", type=int, default=3_000_000, help="[3000000]")
+    large.add_argument("--failed", type=int, default=100_000, help="[100000]")
+    large.add_argument("--jobs", type=int, default=150_000, help="in each drain [150000]")
+    large.add_argument("--rounds", type=int, default=3, help="[3]")
+    large.add_argument("--folder", help="where the files lie: choose the disk [the system's temporary folder]")
     options = parser.parse_args(arguments)
     options.run(options)
     return 0
