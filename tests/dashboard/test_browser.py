@@ -93,12 +93,12 @@ def test_without_script_each_page_has_the_same_words(browser: "Browser", site: s
 
 
 def _pages(page: "Page", site: str) -> list[str]:
-    """Return the paths of all pages, with those of one job of each state and of one workflow."""
+    """Return the paths of all pages, with those of jobs, a workflow, errors, queues and schedules."""
     paths = list(PAGES)
-    for start in ("/jobs", "/workflows"):
+    for start in ("/jobs", "/workflows", "/errors", "/queues", "/schedules"):
         page.goto(site + start)
         for link in page.locator(f"main a[href^='{start}/']").all():
             path = link.get_attribute("href") or ""
-            if path not in paths and len(paths) < len(PAGES) + 12:
+            if path not in paths and len(paths) < len(PAGES) + 24:
                 paths.append(path)
     return paths

@@ -110,6 +110,7 @@ def test_markup_of_users_is_shown_as_text_on_every_page(app: App) -> None:
     ids, dashboard = _fill(app), Dashboard(app)
     pages = [*LISTS, f"/jobs?task={quote(EVIL)}&tag={quote(EVIL)}", "/jobs/" + quote(EVIL, safe="")]
     pages += [*(f"/jobs/{ids[each]}" for each in ("failed", "done", "waiting")), f"/workflows/{ids['flow']}"]
+    pages += ["/queues/slow", "/schedules/refresh", f"/errors/{app.jobs.get(ids['failed']).error_key}"]
     seen = "".join(_assert_nothing_runs(get(dashboard, path)).text for path in pages)
     assert seen.count("onerror=alert(7)") > 8
 
@@ -122,7 +123,16 @@ def test_each_page_shows_what_is_in_the_store(app: App) -> None:
         "/jobs?state=failed&reason=HANDLER_ERROR": ["fails", "holdfast jobs list --state failed --reason HANDLER_ERROR"],
         "/jobs?state=held": ["No job is held."],
         "/queues": ["slow", "paused"],
+        "/queues/slow": [
+            "Paused by",
+            "No jobs are due. No jobs run.",
+            "Limit of all jobs: 5 at once",
+            "Its slots are free",
+            "scheduled",
+        ],
+        f"/errors/{app.jobs.get(ids['failed']).error_key}": ["One job of fails failed with it", "The newest:", "HANDLER_ERROR"],
         "/schedules": ["refresh", "echo", "skip"],
+        "/schedules/refresh": ["Its next tick is in", "the newest one missed tick", "It has not ticked yet"],
         "/limits": ["5 at once, 100/m starts", "all jobs"],
         "/workflows": ["release", "completed"],
         f"/workflows/{ids['flow']}": ["2 of 2 nodes have ended", "build", "ship"],
@@ -263,10 +273,16 @@ def test_watched_tables_show_what_is_due_and_stuck(tmp_path: Path) -> None:
 
 def test_an_error_leads_to_the_jobs_that_failed_by_it(app: App) -> None:
     ids, dashboard = _fill(app), Dashboard(app)
-    (link,) = [
-        attrs["href"] for tag, attrs in Elements(get(dashboard, "/errors").body).found if "error=" in str(attrs.get("href"))
-    ]
-    found = get(dashboard, str(link)).body
+    page = ""
+    for part in ("/errors/", "error="):
+        links = {
+            str(attrs["href"])
+            for _, attrs in Elements(page or get(dashboard, "/errors").body).found
+            if part in str(attrs.get("href"))
+        }
+        page = get(dashboard, links.pop()).body
+        assert not links
+    found = page
     assert ids["failed"] in found
     assert ids["done"] not in found
     assert f"--error {app.jobs.get(ids['failed']).error_key}" in found
@@ -278,6 +294,9 @@ def test_an_error_leads_to_the_jobs_that_failed_by_it(app: App) -> None:
         ("/jobs/01890000-0000-7000-8000-000000000000", 404, "it was pruned"),
         ("/jobs/no-id", 404, "The store has no job no-id"),
         ("/workflows/01890000-0000-7000-8000-000000000000", 404, "The store has no job"),
+        ("/queues/none", 404, "The store has no queue none"),
+        ("/errors/0123456789abcdef", 404, "The store has no error"),
+        ("/schedules/none", 404, "No code declares it"),
         ("/nothing", 404, "has no page"),
         ("/static/secrets", 404, "has no page"),
         ("/jobs?state=odd", 400, "use one of"),

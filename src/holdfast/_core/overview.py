@@ -193,13 +193,13 @@ def _paused(seen: Overview) -> Iterator[Need]:
     for queue in seen.queues:
         if queue.paused_at is not None and (waiting := _in_line(queue)):
             since = in_words((seen.at - queue.paused_at).total_seconds())
-            paused = f"The queue {queue.name} has been paused{_by(queue.name, seen.pauses)} for {since}"
+            paused = f"The queue {queue.name} has been paused{paused_by(queue.name, seen.pauses)} for {since}"
             text = f"{paused}, and {counted(waiting, 'job')} {_wait(waiting)}."
             yield Need(NeedKind.PAUSED_QUEUE, text, f"ask why, then: holdfast queues resume {queue.name}", queue.name)
 
 
-def _by(queue: str, pauses: Sequence[AuditEntry]) -> str:
-    """Return who paused a queue and why, as far as it is recorded."""
+def paused_by(queue: str, pauses: Sequence[AuditEntry]) -> str:
+    """Return who paused a queue and why, as far as it is recorded: empty, or ' by anna (a release)'."""
     found = next((each for each in pauses if queue in _Paused.of(each.selector).queues), None)
     if found is None:
         return ""

@@ -29,12 +29,12 @@ try:
     from starlette.types import Message, Receive, Scope, Send
 
     from holdfast.dashboard.acting import Acting, Wanted, form_of
-    from holdfast.dashboard.views import lists
+    from holdfast.dashboard.views import lists, one
     from holdfast.dashboard.views.audit import audit
     from holdfast.dashboard.views.job import job
     from holdfast.dashboard.views.jobs import jobs
     from holdfast.dashboard.views.overview import overview
-    from holdfast.dashboard.views.page import Asked, Page
+    from holdfast.dashboard.views.page import Asked, Page, message
     from holdfast.dashboard.views.workflows import picture, workflow, workflows
     from holdfast.http.access import Access, target_of
     from holdfast.http.api import Api, of_route
@@ -86,9 +86,12 @@ VIEWS: Final[Sequence[tuple[str, Callable[[Asked], Awaitable[Page]]]]] = (
     ("/jobs", jobs),
     ("/jobs/{id}", job),
     ("/errors", lists.errors),
+    ("/errors/{id}", one.error),
     ("/queues", lists.queues),
+    ("/queues/{id}", one.queue),
     ("/workers", lists.workers),
     ("/schedules", lists.schedules),
+    ("/schedules/{id}", one.schedule),
     ("/workflows", workflows),
     ("/workflows/{id}", workflow),
     ("/rows", lists.rows),
@@ -268,15 +271,15 @@ class Dashboard:
                 page = await view(asked)
         except JobNotFound:
             remedy = "It never existed, or it was pruned: finished jobs are kept for the retention of their task."
-            return _message("No job has this id", f"The store has no job {asked.id}.", remedy, status=404)
+            return message("No job has this id", f"The store has no job {asked.id}.", remedy, status=404)
         except (TimeoutError, StoreUnavailable) as error:
             return self._away(error)
         except ConfigurationError as error:
-            return _message("This page cannot be shown", " · ".join(error.problems), "Correct the address.", status=400)
+            return message("This page cannot be shown", " · ".join(error.problems), "Correct the address.", status=400)
         except Unsupported as error:
-            return _message("This store cannot show it", str(error), status=501)
+            return message("This store cannot show it", str(error), status=501)
         except HoldfastError as error:
-            return _message("The store cannot be read", str(error), "Run: holdfast check", status=503)
+            return message("The store cannot be read", str(error), "Run: holdfast check", status=503)
         self._away_since = None
         return page
 
@@ -285,7 +288,7 @@ class Dashboard:
         gone = f"It has not answered since {since:%Y-%m-%d %H:%M:%S}Z, for {in_words((self._now() - since).total_seconds())}"
         why = str(error) or f"no answer within {READ_TIMEOUT:.0f} s"
         text = f"{gone}: {why.rstrip('.')}."
-        return _message("The store does not answer", text, "Jobs are safe in it. Check that it runs, and load this page again.")
+        return message("The store does not answer", text, "Jobs are safe in it. Check that it runs, and load this page again.")
 
     async def _picture(self, request: Request, identity: Identity) -> Response:
         async def view(asked: Asked) -> Page:
@@ -327,7 +330,7 @@ class Dashboard:
         if status != 404:
             return PlainTextResponse("Pages are only read: use GET.\n", status, {"allow": "GET, HEAD"})
         return self._rendered(
-            request, _message("There is no such page", f"The dashboard has no page {request.url.path}.", status=404)
+            request, message("There is no such page", f"The dashboard has no page {request.url.path}.", status=404)
         )
 
     def _now(self) -> datetime:
@@ -336,12 +339,6 @@ class Dashboard:
 
 def _root(request: Request) -> str:
     return str(request.scope.get("root_path", "")).rstrip("/")
-
-
-def _message(title: str, text: str, remedy: str = "", *, status: int = 503) -> Page:
-    glyph, family = ("silent", "failed") if status == 503 else ("blocked", "waiting")
-    values = {"text": text, "remedy": remedy, "glyph": glyph, "family": family}
-    return Page(template="message.html", title=title, values=values, status=status)
 
 
 async def _file(request: Request) -> Response:

@@ -33,7 +33,7 @@ def _queue(queue: QueueView, asked: Asked) -> list[Cell]:
     paused = moment(queue.paused_at, asked.now)
     is_open = text("open", style="soft")
     return [
-        text(queue.name, link=jobs_where(queue=queue.name)),
+        text(queue.name, link=f"/queues/{queue.name}"),
         is_open if paused is None else Cell(text=f"paused {paused.text}", glyph="paused", family="held"),
         *(_count(queue, state) for state in TABS),
         figure(queue.settings.priority),
@@ -80,7 +80,7 @@ async def errors(asked: Asked) -> Page:
     heads = columns("error", "raised in", "task", "reason", "jobs#", "first#", "last#", "newest job", *acting(asked))
     rows = [
         [
-            Cell(text=each.type or str(each.reason or "unknown"), glyph="failed", family="failed", link=_failed(each)),
+            Cell(text=each.type or str(each.reason or "unknown"), glyph="failed", family="failed", link=_page_of(each)),
             text(each.where, style="m wide"),
             text(each.task, link=jobs_where(state="failed", task=each.task)),
             text(each.reason),
@@ -108,10 +108,10 @@ def _retry(group: ErrorGroup, asked: Asked) -> list[Button]:
     return [Button("Retry these", link)] if asked.allows(Action.RETRY) else []
 
 
-def _failed(group: ErrorGroup) -> str:
-    """Return the path of the jobs of one cause; jobs without a fingerprint are found by task and reason."""
+def _page_of(group: ErrorGroup) -> str:
+    """Return the path of the page of one cause; jobs without a fingerprint are listed by task and reason."""
     if group.key:
-        return jobs_where(state="failed", error=group.key)
+        return f"/errors/{group.key}"
     return jobs_where(state="failed", task=group.task, reason=group.reason)
 
 
@@ -126,7 +126,7 @@ async def schedules(asked: Asked) -> Page:
         paused = Cell(text="paused", glyph="paused", family="held")
         rows.append(
             [
-                text(each.name),
+                text(each.name, link=f"/schedules/{each.name}"),
                 text("on", style="soft") if each.paused_at is None else paused,
                 text(each.when, style="m"),
                 text(each.task, link=jobs_where(task=each.task)),

@@ -127,3 +127,10 @@ def table(title: str, section: str, heads: Sequence[Column], rows: Sequence[Sequ
     """Return a page with one table. ``nothing``: what it shows without rows."""
     values = {"columns": heads, "rows": rows, "lead": "", "older": "", "is_live": True, "nothing": "Nothing to show.", **more}
     return Page(template="table.html", title=title, section=section, values=values)
+
+
+def message(title: str, text: str, remedy: str = "", *, status: int = 503) -> Page:
+    """Return a page with the reason why there is nothing to show, and what to do."""
+    glyph, family = ("silent", "failed") if status == 503 else ("blocked", "waiting")
+    values = {"text": text, "remedy": remedy, "glyph": glyph, "family": family}
+    return Page(template="message.html", title=title, values=values, status=status)
