@@ -10,8 +10,9 @@ ROOT = Path(__file__).parents[2]
 SMALL = ["--nodes", "60", "--room", "10", "--depth", "20", "--children", "50", "--layers", "20", "--rounds", "1"]
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgres", marks=pytest.mark.prove)])
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_members_of_workflows_are_measured_beside_plain_jobs(store: str, tmp_path: Path) -> None:
     options = [*SMALL, "--store", store, "--folder", str(tmp_path)]
     done = subprocess.run([sys.executable, "-m", "bench.workflows", *options], cwd=ROOT, capture_output=True, text=True)

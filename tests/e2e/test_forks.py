@@ -73,7 +73,14 @@ for number in range(4):
 """
 
 
-@pytest.mark.parametrize("task", ["fork_and_return", "fork_and_wait", "fork_in_a_thread", "fork_in_a_runner"])
+@pytest.mark.parametrize(
+    "task",
+    [
+        "fork_and_return",
+        "fork_in_a_runner",
+        *(pytest.param(each, marks=pytest.mark.prove) for each in ("fork_and_wait", "fork_in_a_thread")),
+    ],
+)
 def test_a_forked_child_that_returns_from_the_handler_runs_no_job_of_its_parent(tmp_path: Path, task: str) -> None:
     (tmp_path / "tasks.py").write_text(APP)
     python(tmp_path, "-c", ENQUEUE, task)

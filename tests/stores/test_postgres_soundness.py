@@ -269,6 +269,7 @@ def test_the_indexes_of_a_database_are_those_of_the_migrations(database: str) ->
     assert made.others == {name for name in others if not str(name)[-8:].isdigit()}
 
 
+@pytest.mark.prove
 def test_a_missing_index_is_red_until_its_remedy_is_done(database: str, owner: psycopg.Connection) -> None:
     for name, statement in objects.made().indexes.items():
         table = statement.split("holdfast.")[1].split(" ")[0]
