@@ -91,6 +91,19 @@ def test_a_filter_takes_several_values(api: Caller) -> None:
     assert {each["id"]: each["state"] for each in found} == {first: "cancelled", second: "failed"}
 
 
+def test_a_page_with_rare_conditions_ends_after_a_bounded_look_and_its_cursor_goes_on(
+    api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.http.job_resources.MOST_LOOKED", 3)
+    (rare,) = _submit(api, 1, "rare")
+    newer = _submit(api, 4)
+    page = api.get("/jobs?task=rare").body
+    assert (page["items"], page["complete"]) == ([], False)
+    assert page["looked_back_to"] == api.get(f"/jobs/{newer[1]}").body["created_at"]
+    page = api.get(f"/jobs?task=rare&cursor={page['next']}").body
+    assert ([each["id"] for each in page["items"]], page["complete"], page["next"]) == ([rare], True, None)
+
+
 def test_a_cursor_is_of_one_filter(api: Caller) -> None:
     _submit(api, 3)
     cursor = api.get("/jobs?limit=1").body["next"]

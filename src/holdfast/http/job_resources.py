@@ -12,6 +12,7 @@ from holdfast._core.explanation import Explanation
 from holdfast._core.story import Story, story_of
 from holdfast._core.view import JobView
 from holdfast._engine.operators.errors import LOOK
+from holdfast._engine.operators.looking import MOST_LOOKED, alook
 from holdfast.http.identity import Role
 from holdfast.http.job_items import JobItem, explained, included, item_of, mask_for, masked, may_read, tag_of, without_messages
 from holdfast.http.managed import Managed
@@ -105,13 +106,13 @@ class JobResources:
         require_readable(where, call.may)
         which = repr(sorted(query_of(where).items()))
         before = managed.cursors.read(query.cursor, which) if query.cursor else None
-        records = await managed.client.page(where.filter(query.limit, before=before))
+        look = await alook(managed.jobs, where, query.limit, before, most=MOST_LOOKED)
         is_readable = may_read(call)
-        items = [item_of(JobView.of(each), managed, include, is_readable=is_readable) for each in records]
-        # Plug in here how far back a store has looked, once its lists are bounded.
-        is_complete = len(records) < query.limit
-        following = None if is_complete else managed.cursors.make(records[-1].id, which)
-        return Reply(JobPage(items, following, is_complete, records[-1].created_at if records else None))
+        items = [item_of(each, managed, include, is_readable=is_readable) for each in look.jobs]
+        last = look.back_to or (look.jobs[-1] if look.jobs else None)
+        is_complete = look.back_to is None and len(look.jobs) < query.limit
+        following = None if is_complete or last is None else managed.cursors.make(last.id, which)
+        return Reply(JobPage(items, following, is_complete, None if last is None else last.created_at))
 
     async def _item(self, call: Call) -> Reply:
         include = included(call, call.asked.include)
