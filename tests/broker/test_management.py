@@ -1,6 +1,7 @@
 """The management API over real HTTP: lists, one job, many jobs, and everything beside jobs."""
 
 import json
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from holdfast._system.clock import SystemClock
 from holdfast.http.identity import LOCAL
 from holdfast.http.tokens import Tokens, new_token
 from holdfast.stores.memory import MemoryStore
@@ -61,6 +63,33 @@ def test_pages_of_a_list_neither_skip_nor_repeat_while_jobs_come(api: Caller) ->
         assert page["complete"] is (cursor is None)
         _submit(api, 1)
     assert found == [*reversed(there)]
+
+
+@pytest.mark.prove
+def test_pages_neither_skip_nor_repeat_while_a_thousand_jobs_a_second_come_and_go(api: Caller) -> None:
+    there, stop, made, clock = _submit(api, 10_000), threading.Event(), list[int](), SystemClock()
+
+    def come_and_go() -> None:
+        began = clock.monotonic()
+        while not stop.is_set():
+            made.append(len(_submit(api, 200, "brief")))
+            until = api.get("/jobs?task=brief&limit=1").body["items"][0]["created_at"]
+            assert api.post("/jobs/actions", {"action": "delete", "selector": {"task": "brief"}, "up_to": until}).status == 200
+        rates.append(sum(made) / (clock.monotonic() - began))
+
+    rates = list[float]()
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    found, cursor = [], ""
+    while cursor is not None:
+        page = api.get(f"/jobs?limit=100{cursor and f'&cursor={cursor}'}").body
+        found += [each["id"] for each in page["items"]]
+        cursor = page["next"]
+    stop.set()
+    thread.join()
+    assert len(found) == len(set(found))
+    assert [each for each in found if each in set(there)] == [*reversed(there)]
+    assert rates[0] > 1000
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast import JobView
+from holdfast._core.answers import LeaseView
 from holdfast.testing.servers.process import free_port
 from tests.e2e.fleet import START, fleet
 from tests.e2e.waiting import until
@@ -71,12 +72,13 @@ def test_200_killed_workers_take_at_most_their_last_second_out_of_the_counters(t
     with fleet(tmp_path) as ships:
         ships.app.migrate()
         ships.record.watch()
-        crew = ships.crew("--metrics", f"127.0.0.1:{port}", "--processes", "2", "--concurrency", "5")
+        ships.crew("--metrics", f"127.0.0.1:{port}", "--processes", "2", "--concurrency", "5")
         jobs = [ships.enqueue("labour", seconds=0.01) for _ in range(50)]
         for _ in range(200):
             jobs += [ships.enqueue("labour", seconds=0.01) for _ in range(20)]
-            victim = chance.choice(until(lambda: [pid for pid in crew.workers() if pid not in killed], within=START))
-            busy = time.monotonic() + chance.uniform(0.0, 0.8)
+            ready = until(lambda: {pid for pid in map(_pid, ships.app.workers.list()) if pid not in killed}, within=START)
+            victim = chance.choice(sorted(ready))
+            busy = time.monotonic() + chance.uniform(0.0, 1.2)
             until(lambda: time.monotonic() >= busy, within=START)  # noqa: B023 - it is called in this round only
             os.kill(victim, signal.SIGKILL)
             killed[victim] = time.time()
@@ -95,6 +97,11 @@ def test_200_killed_workers_take_at_most_their_last_second_out_of_the_counters(t
 
 def _may_be_lost(view: JobView, killed: Mapping[int, float]) -> bool:
     """Return whether the job's last attempt ended in the last second of a worker that was killed."""
-    pid = int(str(view.worker).split("-")[-2])
     assert view.finished_at is not None
+    pid = _pid(view)
     return pid in killed and view.finished_at.timestamp() >= killed[pid] - 1.0
+
+
+def _pid(of: JobView | LeaseView) -> int:
+    """Return the process id in the name of a worker."""
+    return int(str(of.worker).split("-")[-2])
