@@ -32,6 +32,7 @@ from holdfast._core.lifecycle import (
 from holdfast._core.limits import Limit, Scope, ScopeKind
 from holdfast._core.origin import Origin
 from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Raised, Retry, Snooze, StepsChanged, Suspend
+from holdfast._core.points import Track, points_text
 from holdfast._core.policy import Backoff, ChangePolicy, CrashPolicy, Policy
 from holdfast._core.requests import (
     AttemptNote,
@@ -316,7 +317,8 @@ class Model(ScheduleRules, StepRules, WorkflowRules, RuleBasedStateMachine):
         for index, stage, fraction, message, checkpoint in chosen:
             (active,) = self.pick(self.active_jobs, [index])
             update = ProgressUpdate(job=active.id, token=self.token(active, wrong), stage=stage, fraction=fraction)
-            updates.append(structs.replace(update, message=message, checkpoint=checkpoint))
+            points = points_text(Track().after(1.0, stage=stage, fraction=fraction, message=message))
+            updates.append(structs.replace(update, message=message, checkpoint=checkpoint, points=points))
         self.ask(lambda store: store.report(updates))
 
     @precondition(lambda self: self.active_jobs)

@@ -189,7 +189,10 @@ class NewJob(Struct, frozen=True, kw_only=True):
 
 
 class ActiveJob(Struct, frozen=True, kw_only=True):
-    """An active job as its owner, an auditor or a rescuer sees it: all that a decision needs. ``flow``: the workflow it belongs to."""
+    """An active job as its owner, an auditor or a rescuer sees it: all that a decision needs. ``flow``: the workflow it belongs to.
+
+    ``fraction``: how far the attempt has reported to be, where that was read.
+    """
 
     id: UUID
     token: Token
@@ -203,6 +206,7 @@ class ActiveJob(Struct, frozen=True, kw_only=True):
     cancel_requested: bool = False
     queue: str = "default"
     flow: UUID | None = None
+    fraction: float | None = None
 
 
 class Rescue(Struct, frozen=True, kw_only=True):

@@ -47,11 +47,13 @@ class AttemptRecord(Struct, frozen=True, kw_only=True, gc=False):
     signal: str | None = None
     stacks: str | None = None
     late_result: bytes | None = None
+    points: str | None = None
 
 
 class JobRecord(Struct, frozen=True, kw_only=True, gc=False):
     """A job in full, read in one snapshot, its attempts included.
 
+    ``points``: the progress of the attempt that runs, or of the last one if that ended the job, as ``points_text`` writes it.
     ``is_stub``: its retention has passed, and only what the answer to repeated requests needs is left of it.
     ``rescue``: the last one. ``hook_due_at``: when its task's ``on_rescue`` is due, if one is owed. ``awaits``: the signal for which it
     waits; ``held_for``: why it is held. ``member``: what it is in its workflow.
@@ -95,6 +97,7 @@ class JobRecord(Struct, frozen=True, kw_only=True, gc=False):
     tags: tuple[str, ...] = ()
     headers: Headers = ()
     member: Member | None = None
+    points: str | None = None
     attempts: tuple[AttemptRecord, ...] = ()
 
 
@@ -162,7 +165,7 @@ def with_hook_delayed(row: JobRecord, now: datetime, pause: float) -> JobRecord:
 
 def stub(row: JobRecord) -> JobRecord:
     """Return what is kept of a finished job between the end of its retention and the floor: id, token and outcome."""
-    return structs.replace(row, payload=b"null", result=None, error=None, checkpoint=None, message=None, is_stub=True)
+    return structs.replace(row, payload=b"null", result=None, error=None, checkpoint=None, message=None, points=None, is_stub=True)
 
 
 def active_job(row: JobRecord) -> ActiveJob:
@@ -181,6 +184,7 @@ def active_job(row: JobRecord) -> ActiveJob:
         cancel_requested=row.cancel_requested,
         queue=row.queue,
         flow=None if row.member is None else row.member.flow,
+        fraction=None if row.points is None else row.fraction,
     )
 
 
@@ -200,7 +204,7 @@ def claim_of(row: JobRecord) -> Claim:
 
 
 def requeued(row: JobRecord, state: State, available_at: datetime) -> JobRecord:
-    """Return the record to pending, without an owner; claim number, checkpoint and progress stay."""
+    """Return the record to pending, without an owner; claim number, checkpoint and progress stay, but not the points of the attempt."""
     return structs.replace(
         row,
         token=Token(None, row.token.number),
@@ -212,6 +216,7 @@ def requeued(row: JobRecord, state: State, available_at: datetime) -> JobRecord:
         started_at=None,
         awaits=None,
         held_for=None,
+        points=None,
     )
 
 
@@ -267,6 +272,7 @@ def attempt_to_keep(row: JobRecord, transition: Transition, now: datetime) -> Se
         ended_at=now,
         signal=transition.signal,
         stacks=transition.stacks,
+        points=row.points,
     )
     is_brief = transition.to is State.AVAILABLE and transition.record in (AttemptOutcome.SNOOZED, AttemptOutcome.RELEASED)
     return SettledAttempt(transition.to, record, now if is_brief else None)
@@ -283,6 +289,7 @@ def record_of_finished(row: JobRecord) -> SettledAttempt:
         error=row.error,
         started_at=row.started_at,
         ended_at=row.finished_at,
+        points=row.points,
     )
     return SettledAttempt(row.state, record)
 

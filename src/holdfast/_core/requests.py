@@ -121,6 +121,7 @@ class ProgressUpdate(Struct, frozen=True, kw_only=True):
     """The progress that a handler reported about its job. ``None`` leaves a field as it is; the latest progress wins.
 
     ``order`` grows with each update of a worker: an update that arrives after a newer one changes nothing. ``None``: it always applies.
+    ``points``: all that the attempt has reported so far, as ``points_text`` writes it.
     """
 
     job: UUID
@@ -130,6 +131,7 @@ class ProgressUpdate(Struct, frozen=True, kw_only=True):
     message: str | None = None
     checkpoint: bytes | None = None
     order: int | None = None
+    points: str | None = None
 
 
 class AttemptNote(Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from holdfast._core.durations import in_words
 from holdfast._core.job import State
+from holdfast._core.points import Point
 from holdfast._core.story_entries import (
     Entry,
     at_progress,
@@ -21,7 +22,7 @@ from holdfast._core.story_entries import (
     reason_of,
     wait_of,
 )
-from holdfast._core.story_runs import Point, Run, StoryFacts, runs_of
+from holdfast._core.story_runs import Run, StoryFacts, runs_of
 from holdfast._core.story_words import ENDINGS, Kind, counted, ordinal, sentence
 from holdfast._core.view import AttemptView, JobView
 

@@ -6,16 +6,9 @@ from datetime import datetime
 from msgspec import Struct, structs
 
 from holdfast._core.job import AttemptOutcome, Failure, HeldFor, Json, State
+from holdfast._core.points import Point
 from holdfast._core.story_words import OUTCOMES_OF, Kind, ending_of
 from holdfast._core.view import AttemptView, JobView
-
-
-class Point(Struct, frozen=True):
-    """One progress report of an attempt: ``seconds`` since its start, how far it was, and its stage."""
-
-    seconds: float
-    fraction: float | None = None
-    stage: str | None = None
 
 
 class AttemptFacts(Struct, frozen=True, kw_only=True):
@@ -72,7 +65,6 @@ _ENDS_JOB = {Kind.COMPLETED, Kind.CANCELLED}
 _LOST = {Kind.KILLED, Kind.CRASHED, Kind.SILENT, Kind.CLOSED, Kind.UNRESPONSIVE, Kind.RELEASED}
 _CRASH_ERROR = "WorkerCrashed"
 """The type of the error that the last crash of a job leaves, which is not one of its code."""
-_WITHOUT_FACTS = AttemptFacts()
 
 
 def runs_of(job: JobView, attempts: Sequence[AttemptView], facts: StoryFacts) -> tuple[Run, ...]:
@@ -93,6 +85,7 @@ def runs_of(job: JobView, attempts: Sequence[AttemptView], facts: StoryFacts) ->
             late_result=each.late_result,
             crash=crashes.get(position),
             failure=failures.get(position),
+            facts=AttemptFacts(points=each.points, stage=each.stage, fraction=each.fraction, message=each.message),
         )
         for position, each in enumerate(attempts)
     ]
@@ -116,6 +109,7 @@ def _unrecorded(job: JobView) -> Run:
         started_at=job.started_at,
         ended_at=job.finished_at if has_ended else None,
         ending=Kind.COMPLETED if has_ended else None,
+        facts=AttemptFacts(points=job.points),
     )
 
 
@@ -126,7 +120,7 @@ def _in_context(job: JobView, runs: Sequence[Run], position: int, facts: StoryFa
         run,
         is_isolated=crashes > 0 and job.max_crashes - 1 <= crashes,
         is_repeat=bool(before) and before[-1].ending in _ENDS_JOB,
-        facts=_with_progress(job, run, facts.attempts.get(run.attempt, _WITHOUT_FACTS)),
+        facts=_with_progress(job, run, facts.attempts.get(run.attempt, run.facts)),
     )
 
 

@@ -7,12 +7,16 @@ from msgspec import Struct, structs
 
 from holdfast._core.job import AttemptOutcome, Claim, Failure, HeldFor, Json, Reason, Rescue, RescueReason, State
 from holdfast._core.payload import decode_json
+from holdfast._core.points import Point, track_of
 from holdfast._core.record import AttemptRecord, JobRecord
 from holdfast.errors import PayloadInvalid
 
 
 class AttemptView(Struct, frozen=True, kw_only=True):
-    """One start of the handler. ``late_result``: what it returned after the job had been taken from its worker."""
+    """One start of the handler. ``late_result``: what it returned after the job had been taken from its worker.
+
+    ``points``: its progress, at most 32 reports of it; ``stage``, ``fraction`` and ``message``: the last ones.
+    """
 
     attempt: int
     worker: str
@@ -24,12 +28,25 @@ class AttemptView(Struct, frozen=True, kw_only=True):
     stacks: str | None
     late_result: Json
     error_key: str = ""
+    stage: str | None = None
+    fraction: float | None = None
+    message: str | None = None
+    points: tuple[Point, ...] = ()
 
     @classmethod
     def of(cls, record: AttemptRecord) -> "AttemptView":
         """Return the view of an attempt's record."""
-        known = {name: getattr(record, name) for name in cls.__struct_fields__ if name not in ("late_result", "error_key")}
-        return cls(**known, late_result=_readable(record.late_result), error_key=_key(record.error))
+        known = {name: getattr(record, name) for name in _RECORDED}
+        track = track_of(record.points)
+        return cls(
+            **known,
+            late_result=_readable(record.late_result),
+            error_key=_key(record.error),
+            stage=track.last.stage,
+            fraction=track.last.fraction,
+            message=track.message,
+            points=track.points,
+        )
 
 
 class JobView(Struct, frozen=True, kw_only=True):
@@ -37,7 +54,8 @@ class JobView(Struct, frozen=True, kw_only=True):
 
     ``rescued``: why it was last taken from a worker while its code ran; ``rescued_at``: when; ``rescued_from``: which worker.
     ``awaits``: the signal for which it waits. ``held_for``: why it is
-    held. ``error_key``: failures of one cause share it; empty if there is none.
+    held. ``error_key``: failures of one cause share it; empty if there is none. ``points``: the progress of the attempt that runs, or of
+    the last one if that ended the job.
     """
 
     id: UUID
@@ -78,6 +96,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     error_key: str = ""
     rescued_at: datetime | None = None
     rescued_from: str | None = None
+    points: tuple[Point, ...] = ()
 
     @classmethod
     def of(cls, record: JobRecord) -> "JobView":
@@ -98,6 +117,7 @@ class JobView(Struct, frozen=True, kw_only=True):
             held_for=HeldFor.PAUSE if record.member is not None and record.member.is_paused else record.held_for,
             attempts=tuple(AttemptView.of(attempt) for attempt in record.attempts),
             error_key=_key(record.error),
+            points=track_of(record.points).points,
         )
 
 
@@ -148,8 +168,13 @@ class RescuedJob(Struct, frozen=True, kw_only=True):
         )
 
 
-_DECODED = {"held_for", "payload", "result", "checkpoint", "headers", "attempts"}
+_DECODED = {"held_for", "payload", "result", "checkpoint", "headers", "attempts", "points"}
 _SAME = {field.name for field in structs.fields(JobRecord)} & {field.name for field in structs.fields(JobView)} - _DECODED
+
+
+_RECORDED = {field.name for field in structs.fields(AttemptRecord)} & {field.name for field in structs.fields(AttemptView)} - {
+    *("late_result", "points")
+}
 
 
 def _key(error: Failure | None) -> str:

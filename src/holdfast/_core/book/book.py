@@ -31,7 +31,7 @@ from holdfast._core.requests import AttemptNote, BeatNote, ClaimRequest, NewLeas
 from holdfast._core.schedule import Advance, Overlap, TickAnswer, version_of
 from holdfast.errors import HoldfastError
 
-_REPORTED = ("stage", "fraction", "message", "checkpoint")
+_REPORTED = ("stage", "fraction", "message", "checkpoint", "points")
 
 
 class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookSteps):

@@ -69,6 +69,7 @@ _SHORT = {
     "message": "msg",
     "number": "n",
     "payload": "p",
+    "points": "pts",
     "policy": "pol",
     "priority": "pr",
     "queue": "q",
@@ -124,6 +125,7 @@ class JobRow(Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_SHOR
     tags: tuple[str, ...] = ()
     headers: Headers = ()
     member: Member | None = None
+    points: str | None = None
 
     @classmethod
     def of(cls, job: JobRecord, shared: SharedWritten) -> Self:  # size: one line for each field
@@ -167,6 +169,7 @@ class JobRow(Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_SHOR
             tags=job.tags,
             headers=job.headers,
             member=job.member,
+            points=job.points,
         )
 
     def record(self, shared: SharedRead) -> JobRecord:  # size: one line for each field
@@ -210,6 +213,7 @@ class JobRow(Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_SHOR
             tags=self.tags,
             headers=self.headers,
             member=self.member,
+            points=self.points,
         )
 
 

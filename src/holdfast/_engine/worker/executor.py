@@ -79,6 +79,12 @@ class Executor:
         self._loop_tasks = LoopTasks(self._execute, lease.now)
         self._inputs = JobInputs(environment)
         self._is_draining = False
+        progress.begun_at = self.begun_at
+
+    def begun_at(self, job: UUID) -> float | None:
+        """Return when the code of a running job began, by the clock of the lease."""
+        running = self.running.get(job)
+        return None if running is None else running.begun_at
 
     def count(self, kind: RunnerKind) -> int:
         """Return how many handlers of that kind run."""

@@ -9,6 +9,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.job import ActiveJob, Token
+from holdfast._core.points import Track, points_text
 from holdfast._core.requests import ProgressUpdate
 from holdfast._engine import store_defaults
 from holdfast._engine.progress import report
@@ -22,6 +23,10 @@ from holdfast.errors import JobLost
 
 PROGRESS_INTERVAL = 1.0
 Key = tuple[UUID, Token]
+
+
+def _began_now(job: UUID) -> float | None:
+    del job
 
 
 class ProgressWriter:
@@ -44,6 +49,9 @@ class ProgressWriter:
         self._reports = reports
         self.wake = Signal()
         """Set when there is something to write."""
+        self.begun_at: Callable[[UUID], float | None] = _began_now
+        """When the code of a job began; ``None``: it has only just begun."""
+        self._tracks: dict[UUID, tuple[Token, Track]] = {}
         self._final_updates: dict[UUID, ProgressUpdate] = {}
         self._updates: dict[UUID, ProgressUpdate] = {}
         self._waiters: dict[UUID, list[asyncio.Future[None]]] = {}
@@ -54,6 +62,7 @@ class ProgressWriter:
     def progress(self, job: ActiveJob, *, stage: str | None, fraction: float | None, message: str | None) -> None:
         """Keep the latest progress; ``step`` writes it within ``PROGRESS_INTERVAL`` seconds."""
         self._reports.moved(job)
+        self._track(job, stage, fraction, message)
         is_first = not self._updates
         self._add(ProgressUpdate(job=job.id, token=job.token, stage=stage, fraction=fraction, message=message))
         if is_first:
@@ -81,7 +90,9 @@ class ProgressWriter:
         if self._updates:  # most jobs report nothing, and each lookup costs the hash of a UUID
             update = self._updates.get(job.id)
             if update is not None and update.token == job.token:
-                self._final_updates[job.id] = self._updates.pop(job.id)
+                self._final_updates[job.id] = self._with_points(self._updates.pop(job.id))
+        if self._tracks:
+            self._tracks.pop(job.id, None)
         if self._waiters or self._calls.waiting:
             self.interrupt(job)
 
@@ -107,6 +118,7 @@ class ProgressWriter:
         due = self._written + PROGRESS_INTERVAL - self._now()
         if due > 0 and not self._waiters.keys() - self._locked:
             return [], due
+        self._updates = {job: self._with_points(update) for job, update in self._updates.items()}
         updates = tuple(self._updates.values())
         waiters = {job: tuple(waiting) for job, waiting in self._waiters.items()}
         # If this raises, its effect is unknown and all updates stay: an update may land twice without harm, and the newer wins.
@@ -122,6 +134,17 @@ class ProgressWriter:
         attempts = [(update.job, update.token) for update in updates if update.job in lost]
         return attempts, PROGRESS_INTERVAL if self._updates else PROGRESS_INTERVAL * 60
 
+    def _track(self, job: ActiveJob, stage: str | None, fraction: float | None, message: str | None) -> None:
+        token, track = self._tracks.get(job.id, (job.token, _NOTHING_YET))
+        track = track if token == job.token else _NOTHING_YET
+        now, begun = self._now(), self.begun_at(job.id)
+        seconds = 0.0 if begun is None else now - begun
+        self._tracks[job.id] = job.token, track.after(seconds, stage=stage, fraction=fraction, message=message)
+
+    def _with_points(self, update: ProgressUpdate) -> ProgressUpdate:
+        token, track = self._tracks.get(update.job, (None, _NOTHING_YET))
+        return structs.replace(update, points=points_text(track)) if token == update.token else update
+
     def _add(self, update: ProgressUpdate) -> None:
         self._order += 1
         older = self._updates.get(update.job)
@@ -129,6 +152,9 @@ class ProgressWriter:
             news = {name: getattr(update, name) for name in ("stage", "fraction", "message", "checkpoint")}
             update = structs.replace(older, **{name: value for name, value in news.items() if value is not None})
         self._updates[update.job] = structs.replace(update, order=self._order)
+
+
+_NOTHING_YET = Track()
 
 
 def _lost_error(job: UUID) -> JobLost:

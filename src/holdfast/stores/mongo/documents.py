@@ -123,6 +123,7 @@ def job_document(row: JobRecord, marks: Marks | None, place: int | None) -> Docu
         "headers": json_text(dict(row.headers)) if row.headers else None,
         "flow": None if member is None else member.flow,
         "member": None if member is None else json_text(member),
+        "points": row.points,
         "place": place,
         "said": None if marks is None else marks.reported or None,
         **_presence(row),
@@ -204,6 +205,7 @@ def record_of(found: Mapping[str, Any], started: int = 0) -> JobRecord:  # size:
         tags=tuple(get("tags", ())),
         headers=tuple(sorted(msgspec.json.decode(get("headers", "{}")).items())),
         member=None if member is None else msgspec.json.decode(member, type=Member),
+        points=get("points"),
     )
     return begun(row) if row.state is State.CLAIMED and row.token.number <= started else row
 

@@ -27,6 +27,7 @@ def _statement(now: Any, update: ProgressUpdate) -> Document:
         "fraction": update.fraction,
         "message": storable_text(update.message),
         "checkpoint": None if update.checkpoint is None else body_text(update.checkpoint),
+        "points": storable_text(update.points),
     }
     fields = {name: {"$literal": value} for name, value in reported.items() if value is not None}
     if update.order is not None:

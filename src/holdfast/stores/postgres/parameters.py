@@ -291,6 +291,7 @@ def reports(made: Sequence[ProgressUpdate]) -> list[tuple[Any, ...]]:
             [storable_text(update.message) for update in updates],
             [update.checkpoint for update in updates],
             [update.order for update in updates],
+            [storable_text(update.points) for update in updates],
         )
         for updates in apart(latest.values(), lambda update: update.token.number)
     ]

@@ -60,6 +60,7 @@ def record_of(row: Row, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord: 
         tags=names_of(row["tags"]),
         headers=headers_in(row["extra"]),
         member=None if row["flow"] is None else member_of(row["flow"], row["member"]),
+        points=row["points"],
         attempts=attempts,
     )
 
@@ -84,6 +85,7 @@ def active_job_of(row: Row) -> ActiveJob:
         cancel_requested=row["cancel_requested"],
         queue=row["queue"],
         flow=row["flow"],
+        fraction=row["fraction"],
     )
 
 
@@ -106,6 +108,7 @@ def attempt_of(row: Row) -> AttemptRecord:
         signal=row["signal"],
         stacks=row["stacks"],
         late_result=row["late_result"],
+        points=row["points"],
     )
 
 

@@ -320,6 +320,7 @@ def updates(made: Sequence[ProgressUpdate]) -> Values:
             "stage": storable_text(update.stage),
             "fraction": update.fraction,
             "message": storable_text(update.message),
+            "points": storable_text(update.points),
             "order": update.order,
         }
         latest.setdefault(key, {}).update({name: value for name, value in news.items() if value is not None})

@@ -71,7 +71,7 @@ def _claim_of(row: Row, request: ClaimRequest) -> Claim:  # size: one line for e
 
 def active_job_of(row: Row) -> ActiveJob:
     """Return the active job of a row of ``held.sql``."""
-    job, claim, number, lease, task, state, attempt, failures, crashes, policy, cancel_requested, queue, flow = row
+    job, claim, number, lease, task, state, attempt, failures, crashes, policy, cancel_requested, queue, flow, fraction = row
     return ActiveJob(
         id=UUID(bytes=job),
         token=Token(UUID(bytes=claim), number),
@@ -85,6 +85,7 @@ def active_job_of(row: Row) -> ActiveJob:
         cancel_requested=bool(cancel_requested),
         queue=queue,
         flow=_uuid(flow),
+        fraction=fraction,
     )
 
 
@@ -120,7 +121,7 @@ def record_of(state: str, row: Row) -> JobRecord:  # size: one line for each col
     job, claim, number, task, queue, key, priority, _, payload, policy, attempt, failures, crashes, *rest = row
     (created, available, claimed, started, finished, reason, error, result, lease, worker, *rest) = rest
     stage, fraction, message, progress, checkpoint, cancelled, tags, extra, expires, unique_key, is_stub, rescue, *rest = rest
-    hook_due, awaits, held_for, flow, member = rest
+    hook_due, awaits, held_for, flow, member, points = rest
     return JobRecord(
         id=UUID(bytes=job),
         token=Token(_uuid(claim), number),
@@ -160,6 +161,7 @@ def record_of(state: str, row: Row) -> JobRecord:  # size: one line for each col
         tags=names_of(tags),
         headers=headers_in(extra),
         member=None if flow is None else member_of(UUID(bytes=flow), member),
+        points=points,
     )
 
 
@@ -179,7 +181,7 @@ def outcome_of(
 
 def attempt_of(job: bytes, row: Row) -> AttemptRecord:
     """Return an attempt from its columns in ``get.sql``."""
-    claim, number, attempt, worker, outcome, error, started, ended, signal, stacks, late_result = row
+    claim, number, attempt, worker, outcome, error, started, ended, signal, stacks, late_result, points = row
     return AttemptRecord(
         job=UUID(bytes=job),
         token=Token(UUID(bytes=claim), number),
@@ -192,6 +194,7 @@ def attempt_of(job: bytes, row: Row) -> AttemptRecord:
         signal=signal,
         stacks=stacks,
         late_result=_blob(late_result),
+        points=points,
     )
 
 

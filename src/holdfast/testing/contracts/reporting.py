@@ -10,6 +10,7 @@ from holdfast._core.requests import AttemptNote, ProgressUpdate
 from holdfast.testing.contracts.scene import BOOM, Part, Scene, done, raised, released, rescued, stale, story
 
 CRASH = LeaseEnd(RescueReason.CRASHED)
+POINTS = '[[1.0,0.1,"clone"],[2.5,0.7,"count ä"],"commit 7"]'
 
 
 def update_of(
@@ -110,6 +111,31 @@ class ReportContract(Part):
         assert (row.stage, row.fraction, row.message, row.checkpoint) == ("clone", 0.25, "half of half", b'{"next": 1}')
         assert row.last_progress_at == now
         assert (row.state, row.token) == (State.RUNNING, job.token)
+
+    @story
+    async def test_the_points_of_an_attempt_go_from_the_row_to_its_record(self, at: Scene) -> None:
+        """Each attempt has its own points; a job that is taken from a worker shows its supervisor how far it was."""
+        job = await at.running()
+        others = await at.running()
+        await at.store.report([structs.replace(update_of(job, fraction=0.5), points='[[1.0,0.1],null]', order=1)])
+        await at.store.report([structs.replace(update_of(job, fraction=0.7), points=POINTS, order=2)])
+        await at.store.report([structs.replace(update_of(job, fraction=0.6), points='[[1.0,0.6],null]', order=1)])
+        await at.store.report([update_of(others, message="without points")])
+        assert ((await at.row(job.id)).points, (await at.row(others.id)).points) == (POINTS, None)
+        assert {each.id: each.fraction for each in await at.store.held(job.lease)}.get(job.id) == 0.7
+
+        await at.settle(raised(job))
+        row = await at.row(job.id)
+        assert (row.points, row.fraction, [each.points for each in row.attempts]) == (None, 0.7, [POINTS])
+
+        first_try = await at.running()
+        await at.store.report([structs.replace(update_of(first_try, fraction=0.7), points=POINTS)])
+        await at.settle(done(first_try))
+        row = await at.row(first_try.id)
+        assert (row.points, row.attempts) == (POINTS, ())
+        await at.store.reopen([first_try.id])
+        row = await at.row(first_try.id)
+        assert (row.points, [each.points for each in row.attempts]) == (None, [POINTS])
 
     @story
     async def test_what_is_not_reported_stays_and_the_latest_wins(self, at: Scene) -> None:

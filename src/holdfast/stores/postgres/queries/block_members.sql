@@ -10,8 +10,8 @@ back AS (
 
 -- Record the token, which the row is about to lose: a repeated settle under it must still be recognised.
 records AS (
-    INSERT INTO holdfast.attempts (job, claim_number, claim_id, requested_state, outcome, attempt, worker, started_at, ended_at, error)
-    SELECT id, claim_number, claim_id, state, state, attempt, coalesce(worker, ''), started_at, finished_at, error
+    INSERT INTO holdfast.attempts (job, claim_number, claim_id, requested_state, outcome, attempt, worker, started_at, ended_at, error, points)
+    SELECT id, claim_number, claim_id, state, state, attempt, coalesce(worker, ''), started_at, finished_at, error, points
     FROM back
     WHERE claim_id IS NOT NULL AND NOT EXISTS (
         SELECT FROM holdfast.attempts AS known

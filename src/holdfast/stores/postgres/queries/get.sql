@@ -7,7 +7,8 @@ SELECT
     attempts.job AS attempt_job, attempts.claim_id AS attempt_claim_id, attempts.claim_number AS attempt_claim_number,
     attempts.attempt AS attempt_attempt, attempts.worker AS attempt_worker, attempts.outcome AS attempt_outcome,
     attempts.error AS attempt_error, attempts.started_at AS attempt_started_at, attempts.ended_at AS attempt_ended_at,
-    attempts.signal AS attempt_signal, attempts.stacks AS attempt_stacks, attempts.late_result AS attempt_late_result
+    attempts.signal AS attempt_signal, attempts.stacks AS attempt_stacks, attempts.late_result AS attempt_late_result,
+    attempts.points AS attempt_points
 FROM holdfast.jobs
 LEFT JOIN LATERAL (
     SELECT * FROM holdfast.attempts

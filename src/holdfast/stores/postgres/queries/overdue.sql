@@ -4,6 +4,7 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
 SELECT
     job.id, claim_id, claim_number, job.lease, job.worker, task, queue, 'running' AS state,
     attempt + (state = 'claimed')::integer AS attempt, failures, crashes, policy, cancel_requested, job.flow,
+    CASE WHEN points IS NOT NULL THEN fraction END AS fraction,
     CASE WHEN of_timeout >= of_progress THEN 'timed_out' ELSE 'stalled' END AS charge, timing
 FROM clock CROSS JOIN holdfast.active AS job JOIN holdfast.leases ON leases.id = job.lease
 LEFT JOIN holdfast.lease_starts AS known ON known.lease = job.lease

@@ -124,7 +124,7 @@ jobs AS (
 ),
 stubs AS (
     UPDATE holdfast.finished_other SET
-        payload = 'null', result = NULL, error = NULL, checkpoint = NULL, message = NULL, is_stub = true,
+        payload = 'null', result = NULL, error = NULL, checkpoint = NULL, message = NULL, points = NULL, is_stub = true,
         delete_after = finished_at + :floor::bigint * interval '1 microsecond'
     WHERE ctid = ANY (ARRAY(SELECT place FROM worn))
     RETURNING id

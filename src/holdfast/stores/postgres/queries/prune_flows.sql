@@ -40,7 +40,7 @@ those AS MATERIALIZED (
 
 stubs AS (
     UPDATE holdfast.finished_other SET
-        payload = 'null', result = NULL, error = NULL, checkpoint = NULL, message = NULL, is_stub = true,
+        payload = 'null', result = NULL, error = NULL, checkpoint = NULL, message = NULL, points = NULL, is_stub = true,
         delete_after = finished_at + :floor::bigint * interval '1 microsecond'
     WHERE id = ANY(ARRAY(SELECT id FROM roots WHERE NOT is_over))
     RETURNING id

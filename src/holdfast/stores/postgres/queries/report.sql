@@ -2,7 +2,7 @@
 -- one changes nothing. Return the jobs that are active under their tokens, and whether each was written. A job that another session
 -- has locked does not delay the others, and is asked for again.
 -- :jobs, :claims, :numbers (ascending, each once), found as exchange.sql describes;
--- :stages, :fractions, :messages, :checkpoints, :orders of each.
+-- :stages, :fractions, :messages, :checkpoints, :orders, :points of each.
 WITH ours AS MATERIALIZED (
     SELECT job.id, job.claim_id, job.claim_number
     FROM holdfast.active AS job
@@ -18,13 +18,14 @@ free AS MATERIALIZED (
 
 written AS (
     UPDATE holdfast.active AS job SET
-        (stage, fraction, message, checkpoint, report_order, progress_at, last_moved_at) = (
+        (stage, fraction, message, checkpoint, report_order, points, progress_at, last_moved_at) = (
             SELECT
                 coalesce(CASE WHEN is_news THEN (:stages::text[])[place] END, job.stage),
                 coalesce(CASE WHEN is_news THEN (:fractions::double precision[])[place] END, job.fraction),
                 coalesce(CASE WHEN is_news THEN (:messages::text[])[place] END, job.message),
                 coalesce(CASE WHEN is_news THEN (:checkpoints::bytea[])[place] END, job.checkpoint),
                 coalesce(CASE WHEN is_news THEN (:orders::bigint[])[place] END, job.report_order),
+                coalesce(CASE WHEN is_news THEN (:points::text[])[place] END, job.points),
                 CASE WHEN is_news THEN clock_timestamp() ELSE job.progress_at END,
                 CASE WHEN is_news THEN clock_timestamp() ELSE job.last_moved_at END
             FROM

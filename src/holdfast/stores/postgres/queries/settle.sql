@@ -150,14 +150,14 @@ finished AS (
         id, delete_day, delete_after, state, claim_id, claim_number, worker, task, queue, key, priority, cancel_requested,
         attempt, failures, crashes,
         created_at, available_at, claimed_at, started_at, finished_at, expires_at, unique_key, tags, extra, policy, stage, fraction,
-        message, progress_at, reason, error, rescue, hook_due_at, checkpoint, payload, result, flow
+        message, progress_at, reason, error, rescue, hook_due_at, checkpoint, payload, result, flow, points
     )
     SELECT
         id, delete_day, CASE WHEN flow <> id THEN 'infinity' ELSE (SELECT now FROM clock) + life * interval '1 second' END, final_state,
         claim_id, claim_number, worker, task, queue, key, priority, cancel_requested, starts, new_failures, new_crashes,
         created_at, available_at,
         claimed_at, begun_at, (SELECT now FROM clock), expires_at, unique_key, tags, extra, policy, stage, fraction, message,
-        progress_at, final_reason, new_error, new_rescue, owed_from, checkpoint, payload, result, flow
+        progress_at, final_reason, new_error, new_rescue, owed_from, checkpoint, payload, result, flow, points
     FROM ended
 ),
 
@@ -193,12 +193,12 @@ waiting AS (
 records AS (
     INSERT INTO holdfast.attempts (
         job, claim_number, claim_id, delete_day, requested_state, outcome, attempt, worker, started_at, ended_at, signal,
-        error, stacks
+        error, stacks, points
     )
     SELECT
         id, claim_number, claim_id, coalesce((SELECT ended.delete_day FROM ended WHERE ended.id = settled.id), '-infinity'),
         requested_state, outcome,
-        number, worker, begun_at, (SELECT now FROM clock), signal, new_error, stacks
+        number, worker, begun_at, (SELECT now FROM clock), signal, new_error, stacks, points
     FROM settled WHERE is_kept
 ),
 

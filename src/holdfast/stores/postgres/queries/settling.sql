@@ -27,7 +27,7 @@ gone AS (
         -- A claimed job that settles as run has started with the others of its lease, when it was claimed.
         job.attempt + (job.state = 'claimed')::integer AS attempt, job.failures,
         job.crashes, job.created_at, job.available_at, job.claimed_at, coalesce(job.started_at, job.claimed_at) AS started_at, job.expires_at, job.tags, job.extra, job.policy,
-        job.stage, job.fraction, job.message, job.progress_at, job.rescue, job.checkpoint, job.payload, job.flow
+        job.stage, job.fraction, job.message, job.progress_at, job.rescue, job.checkpoint, job.payload, job.flow, job.points
 ),
 
 -- delete_day: the day on which the row may be deleted; see the migration that made this table.
@@ -36,7 +36,7 @@ finished AS (
         id, delete_day, delete_after, state, claim_id, claim_number, worker, task, queue, key, priority, cancel_requested,
         attempt, failures, crashes,
         created_at, available_at, claimed_at, started_at, finished_at, expires_at, unique_key, tags, extra, policy, stage, fraction,
-        message, progress_at, rescue, checkpoint, payload, result, flow
+        message, progress_at, rescue, checkpoint, payload, result, flow, points
     )
     SELECT
         id, CASE
@@ -48,7 +48,7 @@ finished AS (
         END, CASE WHEN flow <> id THEN 'infinity' ELSE (SELECT now FROM clock) + life * interval '1 second' END,
         'completed', claim_id, claim_number, worker, task, queue, key, priority, cancel_requested, attempt, failures, crashes,
         created_at, available_at, claimed_at, started_at, (SELECT now FROM clock), expires_at, unique_key, tags, extra, policy, stage,
-        fraction, message, progress_at, rescue, checkpoint, payload, (:results::bytea[])[place], flow
+        fraction, message, progress_at, rescue, checkpoint, payload, (:results::bytea[])[place], flow, points
     FROM gone
 ),
 

@@ -26,14 +26,15 @@ CREATE TEMP TRIGGER holdfast_settle_and_claim INSTEAD OF INSERT ON holdfast_exch
 BEGIN
     -- First record the attempts that end, while the rows of their jobs still name the worker and the start.
     INSERT INTO holdfast_attempts (
-        job, claim_number, claim_id, requested_state, outcome, attempt, worker, started_at, ended_at, signal, error, stacks
+        job, claim_number, claim_id, requested_state, outcome, attempt, worker, started_at, ended_at, signal, error, stacks,
+        points
     )
     SELECT
         jobs.id, jobs.claim_number, jobs.claim_id, settle.requested_state, settle.outcome,
         jobs.attempt + (jobs.state = 'claimed'),
         coalesce(jobs.worker, ''),
         coalesce(jobs.started_at, iif(settle.outcome IS NULL, NULL, jobs.claimed_at)), NEW.wall, settle.signal, settle.error,
-        settle.stacks
+        settle.stacks, jobs.points
     FROM (
         WITH kind AS MATERIALIZED (
             SELECT
@@ -108,7 +109,8 @@ BEGIN
         hook_due_at = CASE WHEN settle.requested_state = 'completed' THEN NULL WHEN settle.owes_hook THEN NEW.wall ELSE hook_due_at END,
         started_mono = NULL,
         last_moved_at = NULL,
-        report_order = 0
+        report_order = 0,
+        points = iif(settle.is_end OR cancel_requested, points, NULL)
     FROM (
         WITH kind AS MATERIALIZED (
             SELECT

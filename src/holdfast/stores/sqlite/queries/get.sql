@@ -3,7 +3,7 @@ SELECT
     -- include shown()
     AS now, record.*,
     attempts.claim_id, attempts.claim_number, attempts.attempt, attempts.worker, attempts.outcome, attempts.error,
-    attempts.started_at, attempts.ended_at, attempts.signal, attempts.stacks, attempts.late_result
+    attempts.started_at, attempts.ended_at, attempts.signal, attempts.stacks, attempts.late_result, attempts.points
 FROM holdfast_record AS record
 LEFT JOIN holdfast_attempts AS attempts ON attempts.job = record.id AND attempts.outcome IS NOT NULL
     AND attempts.claim_number >= coalesce((

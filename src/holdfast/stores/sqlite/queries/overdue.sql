@@ -1,7 +1,8 @@
 -- Return running jobs far past a limit of their task, longest first; only those whose lease is on this process's clock.
 SELECT
     jobs.id, jobs.claim_id, jobs.claim_number, jobs.lease, jobs.task, jobs.state, jobs.attempt, jobs.failures, jobs.crashes,
-    jobs.policy, jobs.cancel_requested, jobs.queue, jobs.flow, coalesce(jobs.worker, ''), iif(late.of_timeout >= late.of_progress, 'timed_out', 'stalled'),
+    jobs.policy, jobs.cancel_requested, jobs.queue, jobs.flow, iif(jobs.points IS NULL, NULL, jobs.fraction),
+    coalesce(jobs.worker, ''), iif(late.of_timeout >= late.of_progress, 'timed_out', 'stalled'),
     late.timing
 FROM (
     SELECT

@@ -38,7 +38,7 @@ BEGIN
     -- include forget_members();
     DELETE FROM holdfast_jobs WHERE id IN (SELECT id FROM holdfast_touched WHERE what = 'job');
     UPDATE holdfast_jobs SET
-        payload = CAST('null' AS BLOB), result = NULL, error = NULL, checkpoint = NULL, message = NULL, is_stub = 1,
+        payload = CAST('null' AS BLOB), result = NULL, error = NULL, checkpoint = NULL, message = NULL, points = NULL, is_stub = 1,
         delete_after = finished_at + NEW.floor
     WHERE id IN (SELECT id FROM holdfast_touched WHERE what = 'stub');
 

@@ -3,7 +3,8 @@ CREATE TEMP VIEW holdfast_record (
     id, claim_id, claim_number, task, queue, key, priority, state, payload, policy, attempt, failures, crashes, created_at,
     available_at,
     claimed_at, started_at, finished_at, reason, error, result, lease, worker, stage, fraction, message, progress_at,
-    checkpoint, cancel_requested, tags, extra, expires_at, unique_key, is_stub, rescue, hook_due_at, awaits, held_for, flow, member
+    checkpoint, cancel_requested, tags, extra, expires_at, unique_key, is_stub, rescue, hook_due_at, awaits, held_for, flow, member,
+    points
 ) AS
 SELECT
     id, claim_id, claim_number, task, queue, key, priority, state,
@@ -15,7 +16,7 @@ SELECT
     iif(flow IS NULL, NULL, (
         SELECT json_array(node, required, on_failure, is_gate, json(inputs), needs, waits, is_paused, is_suspended)
         FROM holdfast_members AS members WHERE members.job = id
-    ))
+    )), points
 FROM holdfast_jobs;
 
 -- call

@@ -29,8 +29,8 @@ BEGIN
     );
 
     -- Record the token, which the row is about to lose: a repeated settle under it must still be recognised.
-    INSERT INTO holdfast_attempts (job, claim_number, claim_id, requested_state, outcome, attempt, worker, started_at, ended_at, error)
-    SELECT id, claim_number, claim_id, state, state, attempt, coalesce(worker, ''), started_at, finished_at, error
+    INSERT INTO holdfast_attempts (job, claim_number, claim_id, requested_state, outcome, attempt, worker, started_at, ended_at, error, points)
+    SELECT id, claim_number, claim_id, state, state, attempt, coalesce(worker, ''), started_at, finished_at, error, points
     FROM holdfast_jobs
     WHERE id IN (SELECT id FROM holdfast_touched)
         AND state IN ('completed', 'failed', 'cancelled') AND claim_id IS NOT NULL
@@ -40,7 +40,7 @@ BEGIN
         state = 'available', available_at = NEW.wall, claim_id = NULL, worker = NULL, failures = 0, crashes = 0,
         claimable_until = NULL,
         cancel_requested = 0, claimed_at = NULL, started_at = NULL, finished_at = NULL, delete_after = NULL, expires_at = NULL,
-        reason = NULL, error = NULL, result = NULL, awaits = NULL, checkpoint = iif(NEW.is_fresh, NULL, checkpoint)
+        reason = NULL, error = NULL, result = NULL, awaits = NULL, points = NULL, checkpoint = iif(NEW.is_fresh, NULL, checkpoint)
     WHERE id IN (SELECT id FROM holdfast_touched);
 
     DELETE FROM holdfast_steps WHERE NEW.is_fresh AND job IN (SELECT id FROM holdfast_touched);

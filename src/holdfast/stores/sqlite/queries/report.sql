@@ -9,6 +9,7 @@ UPDATE holdfast_jobs AS jobs SET
         substr(:data, substr(:items, 72 * news.key + 52, 11), substr(:items, 72 * news.key + 63, 10)),
         checkpoint
     ),
+    points = coalesce(json_extract(news.value, '$.points'), points),
     report_order = coalesce(json_extract(news.value, '$.order'), report_order),
     progress_at = :wall,
     last_moved_at = :monotonic
