@@ -62,7 +62,7 @@ def full() -> JobRecord:
         tags=("t",),
         headers=(("a", "b"),),
         member=member,
-        points="[[0.5,0.25,\"s\"],null]",
+        points='[[0.5,0.25,"s"],null]',
         **times,
     )
 

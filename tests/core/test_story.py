@@ -13,6 +13,7 @@ from msgspec import structs
 from holdfast._core.job import AttemptOutcome, Failure, HeldFor, NewJob, Reason, RescueReason, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition, cancelled, deadline_exceeded, finish, release, rescue
 from holdfast._core.outcome import Done, Fail, Outcome, Raised, Snooze, Suspend
+from holdfast._core.points import Point, points_text, track_of
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
 from holdfast._core.record import (
     AttemptRecord,
@@ -26,7 +27,7 @@ from holdfast._core.record import (
     settled,
 )
 from holdfast._core.story import Story, story_of
-from holdfast._core.story_runs import AttemptFacts, Point, StoryFacts
+from holdfast._core.story_runs import AttemptFacts, StoryFacts
 from holdfast._core.story_words import CRASH_KIND_OF, ENDINGS, HELD, KIND_OF, OUTCOMES_OF, REASONS, Kind, ending_of
 from holdfast._core.view import JobView
 from holdfast.cli.story import lines_of
@@ -60,7 +61,10 @@ class Life:
         return self
 
     def report(self, at: float, stage: str, fraction: float) -> Self:
-        self.row = structs.replace(self.row, stage=stage, fraction=fraction, last_progress_at=_at(at))
+        assert self.row.started_at is not None
+        seconds = (_at(at) - self.row.started_at).total_seconds()
+        points = points_text(track_of(self.row.points).after(seconds, stage=stage, fraction=fraction, message=None))
+        self.row = structs.replace(self.row, stage=stage, fraction=fraction, last_progress_at=_at(at), points=points)
         return self
 
     def finish(self, at: float, outcome: Outcome) -> Self:

@@ -34,14 +34,14 @@ RECORD = JobRecord(
 NAMES = (
     "id task queue priority state reason error payload result attempt failures crashes rescued max_attempts max_crashes created_at "
     "available_at expires_at claimed_at started_at finished_at worker stage fraction message last_progress_at checkpoint "
-    "attempts tags key unique_key headers workflow awaits held_for error_key rescued_at rescued_from"
+    "attempts tags key unique_key headers workflow awaits held_for error_key rescued_at rescued_from rescued_fraction points"
 )
 
 
 def test_the_names_are_those_of_the_front_door() -> None:
     view = JobView.of(RECORD)
     assert set(view.__struct_fields__) == set(NAMES.split())
-    attempt = "attempt worker outcome error started_at ended_at signal stacks late_result error_key"
+    attempt = "attempt worker outcome error started_at ended_at signal stacks late_result error_key stage fraction message points"
     assert set(view.attempts[0].__struct_fields__) == set(attempt.split())
 
 

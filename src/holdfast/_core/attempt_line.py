@@ -5,6 +5,7 @@ from uuid import UUID
 
 from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, State
 from holdfast._core.lifecycle import Transition
+from holdfast._core.phrases import as_clause, percent
 
 MOST_NAMED = 5
 _DIGITS = 6
@@ -45,16 +46,18 @@ def ended_line(claim: Claim, move: Transition, seconds: float | None, error: obj
             return f"{name} returned to its queue{because}"
 
 
-def rescued_line(job: ActiveJob, move: Transition, to: State, worker: str, reason: str) -> str:
-    """Return the sentence of a job that a supervisor took from a worker. ``to``: its state now."""
-    back = f"runs again {_wait(move.delay)}" if move.delay else "back in line"
+def rescued_line(job: ActiveJob, move: Transition, to: State, worker: str, reason: str, after: float | None = None) -> str:
+    """Return the sentence of a job that a supervisor took from a worker. ``to``: its state now. ``after``: the seconds that this took."""
+    took = "" if after is None else f" after {span(after)}"
+    back = f"runs again {_wait(move.delay)}" if move.delay else f"back in line{took}"
     ends = {State.AVAILABLE: back, State.HELD: "held for an operator"}
     budget = ""
     if move.crashes > job.crashes:
         budget = f", crash {move.crashes} of {job.policy.max_crashes}"
     elif move.failures > job.failures:
         budget = f", attempt {move.failures} of {job.policy.max_attempts}"
-    return f"{job_name(job.task, job.id)} taken from {worker} ({reason}), {ends.get(to, to.value)}{budget}"
+    done = "" if job.fraction is None else f" at {percent(job.fraction)}"
+    return f"{job_name(job.task, job.id)} taken from {worker} ({as_clause(reason)}){done}, {ends.get(to, to.value)}{budget}"
 
 
 def summary_line(seconds: float, completed: Mapping[str, int], failed: int, median: float | None) -> str:

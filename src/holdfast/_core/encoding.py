@@ -29,6 +29,7 @@ class _Rescue(Struct):
     worker: str
     attempt: int
     at: int
+    fraction: float | None = None
 
 
 class _Extra(Struct, omit_defaults=True):
@@ -84,7 +85,8 @@ def rescue_of(text: str | None) -> Rescue | None:
     rescue = _read(text, _Rescue)
     if rescue is None:
         return None
-    return Rescue(reason=rescue.reason, worker=rescue.worker, attempt=rescue.attempt, at=instant(rescue.at))
+    at = instant(rescue.at)
+    return Rescue(reason=rescue.reason, worker=rescue.worker, attempt=rescue.attempt, at=at, fraction=rescue.fraction)
 
 
 def extra_text(headers: Headers) -> str | None:

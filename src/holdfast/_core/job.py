@@ -210,12 +210,16 @@ class ActiveJob(Struct, frozen=True, kw_only=True):
 
 
 class Rescue(Struct, frozen=True, kw_only=True):
-    """The last time a job was taken from its owner while its code ran: why, from which worker and attempt, and when."""
+    """The last time a job was taken from its owner while its code ran: why, from which worker and attempt, and when.
+
+    ``fraction``: how far the attempt had reported to be.
+    """
 
     reason: RescueReason
     worker: str
     attempt: int
     at: datetime
+    fraction: float | None = None
 
 
 class Claim(Struct, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ class Track(Struct, frozen=True):
 
     @property
     def last(self) -> Point:
-        """Its last point."""
+        """The last point; without any, one at the start."""
         return self.points[-1] if self.points else Point(0.0)
 
     def after(self, seconds: float, *, stage: str | None, fraction: float | None, message: str | None) -> Self:
@@ -108,9 +108,7 @@ def _rows(points: Sequence[Point], message: str | None) -> list[Any]:
 def _halved(points: tuple[Point, ...]) -> tuple[Point, ...]:
     """Leave out every second point, but neither the last one nor, as long as few have one, those with which a stage begins."""
     last = len(points) - 1
-    kept = tuple(
-        point for at, point in enumerate(points) if at % 2 == 0 or at == last or point.stage != points[at - 1].stage
-    )
+    kept = tuple(point for at, point in enumerate(points) if at % 2 == 0 or at == last or point.stage != points[at - 1].stage)
     return kept if len(kept) <= MOST_POINTS * 3 // 4 else _every_second(points)
 
 

@@ -165,7 +165,14 @@ def with_hook_delayed(row: JobRecord, now: datetime, pause: float) -> JobRecord:
 
 def stub(row: JobRecord) -> JobRecord:
     """Return what is kept of a finished job between the end of its retention and the floor: id, token and outcome."""
-    return structs.replace(row, payload=b"null", result=None, error=None, checkpoint=None, message=None, points=None, is_stub=True)
+    return structs.replace(
+        row, payload=b"null", result=None, error=None, checkpoint=None, message=None, points=None, is_stub=True
+    )
+
+
+def reported_fraction(row: JobRecord) -> float | None:
+    """Return how far the attempt that runs has reported to be; the row's own fraction may be of an earlier one."""
+    return None if row.points is None else row.fraction
 
 
 def active_job(row: JobRecord) -> ActiveJob:
@@ -184,7 +191,7 @@ def active_job(row: JobRecord) -> ActiveJob:
         cancel_requested=row.cancel_requested,
         queue=row.queue,
         flow=None if row.member is None else row.member.flow,
-        fraction=None if row.points is None else row.fraction,
+        fraction=reported_fraction(row),
     )
 
 
@@ -234,7 +241,9 @@ def settled(row: JobRecord, moved: Transition, now: datetime) -> JobRecord:
     attempt = row.attempt - (moved.never_ran and row.state is State.RUNNING)
     spent = structs.replace(row, attempt=attempt, failures=moved.failures, crashes=moved.crashes, reason=moved.reason)
     if moved.rescued is not None:
-        rescue = Rescue(reason=moved.rescued, worker=row.worker or "", attempt=row.attempt, at=now)
+        rescue = Rescue(
+            reason=moved.rescued, worker=row.worker or "", attempt=row.attempt, at=now, fraction=reported_fraction(row)
+        )
         spent = structs.replace(spent, rescue=rescue, hook_due_at=now if moved.owes_hook else row.hook_due_at)
     elif moved.to is State.COMPLETED and row.hook_due_at is not None:
         spent = structs.replace(spent, hook_due_at=None)

@@ -19,10 +19,13 @@ from holdfast._core.story_entries import (
     entries_of,
     held_why,
     how_it_ended,
+    is_rescued,
+    note_of,
     reason_of,
+    rescue_note,
     wait_of,
 )
-from holdfast._core.story_runs import Run, StoryFacts, runs_of
+from holdfast._core.story_runs import Run, StoryFacts, runs_of, silent_from
 from holdfast._core.story_words import ENDINGS, Kind, counted, ordinal, sentence
 from holdfast._core.view import AttemptView, JobView
 
@@ -34,7 +37,8 @@ class Lane(Struct, frozen=True, kw_only=True):
     """One attempt in a timeline. ``begins`` and ``ends``: seconds since the job was enqueued. No ``ending``: its code runs.
 
     ``points``, ``stage``, ``fraction`` and ``message``: its progress, as far as it is remembered. ``has_late_result``: it answered after
-    the job had been taken from its worker.
+    the job had been taken from its worker. ``rescue``: that the job was taken from its worker, and which crash that was. ``beats``: those
+    of its worker that are remembered, and ``silent_from``: the last sign of life of a worker whose lease ran out, both as ``begins``.
     """
 
     attempt: int
@@ -49,6 +53,9 @@ class Lane(Struct, frozen=True, kw_only=True):
     stage: str | None = None
     fraction: float | None = None
     message: str | None = None
+    rescue: str = ""
+    beats: tuple[float, ...] = ()
+    silent_from: float | None = None
 
 
 class Story(Struct, frozen=True):
@@ -66,7 +73,7 @@ def story_of(job: JobView, attempts: Sequence[AttemptView], now: datetime, facts
     """Return what happened to a job. ``attempts``: those that are recorded; ``facts``: what is known beside them."""
     runs = runs_of(job, attempts, facts)
     summary = " ".join(sentence(part) for part in (_now(job, runs, now), _before(job, runs), _late(runs)) if part)
-    return Story(summary, tuple(_lane(job, run) for run in runs), entries_of(job, runs, facts, now))
+    return Story(summary, tuple(_lane(job, run, is_last=run is runs[-1]) for run in runs), entries_of(job, runs, facts, now))
 
 
 def _now(job: JobView, runs: Sequence[Run], now: datetime) -> str:
@@ -121,20 +128,23 @@ def _and(parts: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
 
 
-def _lane(job: JobView, run: Run) -> Lane:
+def _lane(job: JobView, run: Run, *, is_last: bool) -> Lane:
     return Lane(
         attempt=run.attempt,
         worker=run.worker,
         begins=_offset(job, run.started_at),
         ends=_offset(job, run.ended_at),
         ending=run.ending,
-        note="" if run.ending is None else how_it_ended(run),
+        note="" if run.ending is None else note_of(run),
         is_isolated=run.is_isolated,
         has_late_result=run.is_late,
         points=run.facts.points,
         stage=run.facts.stage,
         fraction=run.facts.fraction,
         message=run.facts.message,
+        rescue=rescue_note(job, run) if is_rescued(job, run, is_last=is_last) else "",
+        beats=tuple(round((at - job.created_at).total_seconds(), 3) for at in run.beats),
+        silent_from=_offset(job, silent_from(run)),
     )
 
 

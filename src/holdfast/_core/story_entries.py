@@ -7,8 +7,9 @@ from msgspec import Struct
 
 from holdfast._core.durations import in_words
 from holdfast._core.job import FINISHED, HeldFor, Reason, State
+from holdfast._core.phrases import as_clause, percent
 from holdfast._core.steps import FOREVER
-from holdfast._core.story_runs import Run, StoryFacts, missing_attempts
+from holdfast._core.story_runs import Run, StoryFacts, last_report, missing_attempts
 from holdfast._core.story_words import ENDINGS, HELD, REASONS, Kind, counted
 from holdfast._core.text import json_text, shortened
 from holdfast._core.view import JobView
@@ -84,7 +85,7 @@ def held_why(job: JobView) -> str:
 
 def at_progress(run: Run) -> str:
     """Return how far the attempt was, to be put behind what it does or how it ended."""
-    return "" if run.facts.fraction is None or run.ending is Kind.COMPLETED else f"at {run.facts.fraction * 100:.0f} %"
+    return "" if run.facts.fraction is None or run.ending is Kind.COMPLETED else f"at {percent(run.facts.fraction)}"
 
 
 def ended_by_attempt(job: JobView, runs: Sequence[Run]) -> bool:
@@ -95,8 +96,17 @@ def ended_by_attempt(job: JobView, runs: Sequence[Run]) -> bool:
 def how_it_ended(run: Run) -> str:
     """Return how an attempt ended, as a clause after "attempt 2"."""
     assert run.ending is not None
-    by = "" if run.signal is None else f" by {run.signal}" if run.ending is Kind.KILLED else f" ({run.signal})"
-    return f"{ENDINGS[run.ending].clause}{by} {at_progress(run)}".rstrip()
+    clause, signal = ENDINGS[run.ending].clause, "" if run.signal is None else as_clause(run.signal)
+    if run.ending is Kind.KILLED:
+        return " ".join(filter(None, (clause, "by", signal + "," * (", " in signal), at_progress(run)))).removesuffix(",")
+    return " ".join(filter(None, (clause, signal and f"({signal})", at_progress(run))))
+
+
+def note_of(run: Run) -> str:
+    """Return how an attempt ended, as the note beside its drawing."""
+    assert run.ending is not None
+    signal = "" if run.signal is None else f": {as_clause(run.signal)}"
+    return ", ".join(filter(None, (f"{ENDINGS[run.ending].note}{signal}", at_progress(run))))
 
 
 def _enqueued(job: JobView, facts: StoryFacts) -> Entry:
@@ -121,7 +131,7 @@ def _of_run(job: JobView, run: Run, *, is_last: bool) -> Iterator[Entry]:
         return
     if not (is_last and job.state is State.COMPLETED):
         yield _ended(job, run)
-    if ENDINGS[run.ending].is_rescue and not (is_last and (job.state in FINISHED or job.state is State.HELD)):
+    if is_rescued(job, run, is_last=is_last):
         yield _rescued(job, run)
     if run.is_late:
         yield _late(job, run)
@@ -144,10 +154,10 @@ def _progress(job: JobView, run: Run) -> Iterator[Entry]:
             at = run.started_at + timedelta(seconds=point.seconds)
             yield _entry(job, Kind.PROGRESS, f"Stage {_brief(point.stage)}", at=at, attempt=run.attempt)
         stage = point.stage or stage
-    done = None if run.facts.fraction is None else f"{run.facts.fraction * 100:.0f} %"
+    done = None if run.facts.fraction is None else percent(run.facts.fraction)
     parts = [_brief(part) for part in (run.facts.stage, done, run.facts.message) if part]
     if parts and (run.ending is not Kind.COMPLETED or not run.facts.points):
-        reported = job.last_progress_at if _is_within(job.last_progress_at, run) else None
+        reported = last_report(run) or (job.last_progress_at if _is_within(job.last_progress_at, run) else None)
         yield _entry(job, Kind.PROGRESS, f"Last progress: {', '.join(parts)}", at=reported, attempt=run.attempt)
 
 
@@ -160,7 +170,7 @@ def _ended(job: JobView, run: Run) -> Entry:
     words = ENDINGS[run.ending]
     text = words.entry
     if run.signal is not None:
-        text += f": {run.signal}" if run.ending is Kind.KILLED else f" ({run.signal})"
+        text += f": {as_clause(run.signal)}" if run.ending is Kind.KILLED else f" ({as_clause(run.signal)})"
     if words.shows_error and run.error is not None:
         text += f": {_brief(run.error.message if run.error.type in _NAMED_BY_ENTRY else str(run.error))}"
     budget = "" if run.failure is None else f"failure {run.failure} of {job.max_attempts}"
@@ -181,9 +191,24 @@ def _details(run: Run) -> Iterator[Detail]:
         yield Detail("stacks when it was killed", run.stacks)
 
 
-def _rescued(job: JobView, run: Run) -> Entry:
+def is_rescued(job: JobView, run: Run, *, is_last: bool) -> bool:
+    """Return whether the job returned to its queue because it was taken from the worker of this attempt."""
+    is_taken = run.ending is not None and ENDINGS[run.ending].is_rescue
+    return is_taken and not (is_last and (job.state in FINISHED or job.state is State.HELD))
+
+
+def rescue_note(job: JobView, run: Run) -> str:
+    """Return a rescue as the note beside its drawing."""
     by = "" if run.facts.rescued_by is None else f" by {run.facts.rescued_by}"
-    crash = "" if run.crash is None else f", crash {run.crash} of {job.max_crashes}"
+    return f"rescued{by}{_crash(job, run)}"
+
+
+def _crash(job: JobView, run: Run) -> str:
+    return "" if run.crash is None else f", crash {run.crash} of {job.max_crashes}"
+
+
+def _rescued(job: JobView, run: Run) -> Entry:
+    by, crash = "" if run.facts.rescued_by is None else f" by {run.facts.rescued_by}", _crash(job, run)
     return _entry(job, Kind.RESCUED, f"Rescued{by}: the job returned to its queue{crash}", at=run.ended_at, attempt=run.attempt)
 
 

@@ -1,7 +1,7 @@
 """The attempts of a job as its story needs them: one list, from the recorded attempts and from the one that the job's row holds."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec import Struct, structs
 
@@ -26,10 +26,14 @@ class AttemptFacts(Struct, frozen=True, kw_only=True):
 
 
 class StoryFacts(Struct, frozen=True, kw_only=True):
-    """What is known of a job beside its row. ``trace``: the W3C `traceparent` of its enqueue. ``attempts``: facts by attempt."""
+    """What is known of a job beside its row. ``trace``: the W3C `traceparent` of its enqueue. ``attempts``: facts by attempt.
+
+    ``beats``: by worker, the times of those of its beats that are remembered.
+    """
 
     trace: str | None = None
     attempts: dict[int, AttemptFacts] = {}
+    beats: dict[str, tuple[datetime, ...]] = {}
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -52,6 +56,7 @@ class Run(Struct, frozen=True, kw_only=True):
     is_isolated: bool = False
     is_repeat: bool = False
     facts: AttemptFacts = AttemptFacts()
+    beats: tuple[datetime, ...] = ()
 
     @property
     def is_late(self) -> bool:
@@ -60,6 +65,7 @@ class Run(Struct, frozen=True, kw_only=True):
         return self.late_result is not None or is_lost
 
 
+MOST_BEATS = 60
 _FAILURES = {AttemptOutcome.FAILED, AttemptOutcome.STALLED, AttemptOutcome.TIMED_OUT}
 _ENDS_JOB = {Kind.COMPLETED, Kind.CANCELLED}
 _LOST = {Kind.KILLED, Kind.CRASHED, Kind.SILENT, Kind.CLOSED, Kind.UNRESPONSIVE, Kind.RELEASED}
@@ -121,7 +127,29 @@ def _in_context(job: JobView, runs: Sequence[Run], position: int, facts: StoryFa
         is_isolated=crashes > 0 and job.max_crashes - 1 <= crashes,
         is_repeat=bool(before) and before[-1].ending in _ENDS_JOB,
         facts=_with_progress(job, run, facts.attempts.get(run.attempt, run.facts)),
+        beats=_beats(run, facts.beats.get(run.worker, ())),
     )
+
+
+def _beats(run: Run, beats: Sequence[datetime]) -> tuple[datetime, ...]:
+    """Return the beats of the worker while it had the job, at most about ``MOST_BEATS`` of them."""
+    if run.started_at is None:
+        return ()
+    found = [at for at in beats if run.started_at <= at and (run.ended_at is None or at <= run.ended_at)]
+    return tuple(found[:: len(found) // MOST_BEATS + 1])
+
+
+def silent_from(run: Run) -> datetime | None:
+    """Return the last sign of life of a worker whose lease ran out: a beat, or a progress report; ``None`` if none is remembered."""
+    if run.ending is not Kind.SILENT:
+        return None
+    return max((at for at in (*run.beats, last_report(run)) if at is not None), default=None)
+
+
+def last_report(run: Run) -> datetime | None:
+    """Return when the attempt last reported progress, as far as its points are kept."""
+    points, start = run.facts.points, run.started_at
+    return start + timedelta(seconds=points[-1].seconds) if points and start is not None else None
 
 
 def _with_progress(job: JobView, run: Run, facts: AttemptFacts) -> AttemptFacts:

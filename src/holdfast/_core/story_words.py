@@ -36,7 +36,8 @@ class Kind(StrEnum):
 
 
 class Words(Struct, frozen=True):
-    """How an attempt ended: as an entry begins, and as a clause after "attempt 2". ``tally``: after a number of attempts.
+    """How an attempt ended: as an entry begins, and as a clause after "attempt 2". ``tally``: after a number of attempts;
+    ``note``: beside a drawing.
 
     ``shows_error``: the entry goes on with the attempt's error. ``is_rescue``: the job was taken from its worker.
     """
@@ -44,38 +45,46 @@ class Words(Struct, frozen=True):
     entry: str
     clause: str
     tally: str
+    note: str
     shows_error: bool = False
     is_rescue: bool = False
 
 
 ENDINGS = {
-    Kind.COMPLETED: Words("Completed", "completed", "completed"),
-    Kind.FAILED: Words("Failed", "failed", "failed", shows_error=True),
-    Kind.KILLED: Words("Killed", "was killed", "killed", is_rescue=True),
-    Kind.CRASHED: Words("Lost: its process ended while it ran", "lost its process", "lost with their process", is_rescue=True),
+    Kind.COMPLETED: Words("Completed", "completed", "completed", "completed"),
+    Kind.FAILED: Words("Failed", "failed", "failed", "failed", shows_error=True),
+    Kind.KILLED: Words("Killed", "was killed", "killed", "killed", is_rescue=True),
+    Kind.CRASHED: Words(
+        "Lost: its process ended while it ran", "lost its process", "lost with their process", "process ended", is_rescue=True
+    ),
     Kind.SILENT: Words(
         "Lost: its worker stopped renewing its lease, and the lease ran out",
         "was lost when the lease of its worker ran out",
         "lost because a lease ran out",
+        "lease ran out",
         is_rescue=True,
     ),
     Kind.CLOSED: Words(
         "Lost: its worker gave up its lease while it ran",
         "was lost when its worker gave up its lease",
         "lost because a worker gave up its lease",
+        "lease given up",
         is_rescue=True,
     ),
     Kind.UNRESPONSIVE: Words(
         "Unresponsive: its code did not stop, so its worker was killed",
         "did not stop when asked and was killed with its worker",
         "unresponsive",
+        "unresponsive, killed",
         is_rescue=True,
     ),
-    Kind.STALLED: Words("Stalled", "stalled", "stalled", shows_error=True),
-    Kind.TIMED_OUT: Words("Timed out", "timed out", "timed out", shows_error=True),
-    Kind.CANCELLED: Words("Stopped, because the job was cancelled", "was cancelled", "cancelled"),
-    Kind.RELEASED: Words("Released: its worker stopped before its code had finished", "was released by its worker", "released"),
-    Kind.SNOOZED: Words("Snoozed: the handler asked to go on later", "snoozed", "snoozed"),
+    Kind.STALLED: Words("Stalled", "stalled", "stalled", "stalled", shows_error=True),
+    Kind.TIMED_OUT: Words("Timed out", "timed out", "timed out", "timed out", shows_error=True),
+    Kind.CANCELLED: Words("Stopped, because the job was cancelled", "was cancelled", "cancelled", "cancelled"),
+    Kind.RELEASED: Words(
+        "Released: its worker stopped before its code had finished", "was released by its worker", "released", "released"
+    ),
+    Kind.SNOOZED: Words("Snoozed: the handler asked to go on later", "snoozed", "snoozed", "snoozed"),
 }
 
 KIND_OF = {

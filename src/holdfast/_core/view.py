@@ -52,7 +52,8 @@ class AttemptView(Struct, frozen=True, kw_only=True):
 class JobView(Struct, frozen=True, kw_only=True):
     """A job as read in one snapshot. ``attempt`` counts starts; ``attempts`` is filled by ``get``, not by ``list``.
 
-    ``rescued``: why it was last taken from a worker while its code ran; ``rescued_at``: when; ``rescued_from``: which worker.
+    ``rescued``: why it was last taken from a worker while its code ran; ``rescued_at``: when; ``rescued_from``: which worker;
+    ``rescued_fraction``: how far that attempt had reported to be.
     ``awaits``: the signal for which it waits. ``held_for``: why it is
     held. ``error_key``: failures of one cause share it; empty if there is none. ``points``: the progress of the attempt that runs, or of
     the last one if that ended the job.
@@ -96,6 +97,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     error_key: str = ""
     rescued_at: datetime | None = None
     rescued_from: str | None = None
+    rescued_fraction: float | None = None
     points: tuple[Point, ...] = ()
 
     @classmethod
@@ -111,6 +113,7 @@ class JobView(Struct, frozen=True, kw_only=True):
             rescued=None if record.rescue is None else record.rescue.reason,
             rescued_at=None if record.rescue is None else record.rescue.at,
             rescued_from=None if record.rescue is None else record.rescue.worker,
+            rescued_fraction=None if record.rescue is None else record.rescue.fraction,
             max_attempts=record.policy.max_attempts,
             max_crashes=record.policy.max_crashes,
             workflow=None if record.member is None else record.member.flow,

@@ -40,7 +40,7 @@ class EventName(StrEnum):
     JOB_FAILED = "job.failed"  # job task attempt worker reason error
     JOB_CANCELLED = "job.cancelled"  # job task attempt worker reason
     JOB_RELEASED = "job.released"  # job task attempt worker
-    JOB_RESCUED = "job.rescued"  # job task attempt worker reason to crashes delay recovery
+    JOB_RESCUED = "job.rescued"  # job task attempt worker reason to crashes fraction delay recovery
     JOB_DEADLINE_EXCEEDED = "job.deadline_exceeded"  # job worker reason: it stalled or passed its limit; its code has to stop
     JOB_EXPIRED = "job.expired"  # job task: no worker started it in time
     JOB_LOST = "job.lost"  # job task attempt worker reason: the store refused a zombie's write

@@ -62,15 +62,17 @@ def list_jobs(target: str | None, url: str | None, as_json: bool, limit: int, **
 def show(id: str, full: bool, payload: bool, target: str | None, url: str | None, as_json: bool) -> None:
     """Show what happened to a job, when each attempt ran, and its facts. JSON has all of it."""
     from holdfast._core.story import story_of
+    from holdfast._engine.operators.story import story_facts
     from holdfast._processes.loading import opened
     from holdfast._system.clock import SystemClock
     from holdfast.cli.output import print_json, to_json
     from holdfast.cli.story import lines_of, timeline_of
+    from holdfast.sync import blocking
 
     with opened(target, url) as app:
-        job = app.jobs.get(id)
-    now = datetime.fromtimestamp(SystemClock().wall(), UTC)
-    story = story_of(job, job.attempts, now)
+        job, now = app.jobs.get(id), datetime.fromtimestamp(SystemClock().wall(), UTC)
+        facts = blocking(story_facts)(app.workers, job, now)
+    story = story_of(job, job.attempts, now, facts)
     if as_json:
         print_json(structs.asdict(job) | {"story": story})
         return

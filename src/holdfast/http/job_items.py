@@ -70,7 +70,9 @@ def item_of(job: JobView, managed: Managed, include: frozenset[str], *, is_reada
 
 def without_messages(job: JobView) -> JobView:
     """Return the job with the types of its errors, and nothing that its code wrote."""
-    attempts = tuple(structs.replace(each, error=_bare(each.error), late_result=None, stacks=None) for each in job.attempts)
+    attempts = tuple(
+        structs.replace(each, error=_bare(each.error), late_result=None, stacks=None, message=None) for each in job.attempts
+    )
     return structs.replace(job, error=_bare(job.error), message=None, headers=_headers(job), attempts=attempts)
 
 
@@ -81,7 +83,8 @@ def masked(job: JobView, names: frozenset[str], redact: Redact) -> JobView:
     def attempt(of: AttemptView) -> AttemptView:
         late = None if of.late_result is None else shown(job.task, "late_result", of.late_result, names, redact)
         stacks = None if of.stacks is None else mask(of.stacks)
-        return structs.replace(of, error=_hidden_in(of.error, mask), stacks=stacks, late_result=late)
+        message = None if of.message is None else mask(of.message)
+        return structs.replace(of, error=_hidden_in(of.error, mask), stacks=stacks, late_result=late, message=message)
 
     message = None if job.message is None else mask(job.message)
     attempts = tuple(attempt(each) for each in job.attempts)

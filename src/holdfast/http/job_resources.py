@@ -13,6 +13,7 @@ from holdfast._core.story import Story, story_of
 from holdfast._core.view import JobView
 from holdfast._engine.operators.errors import LOOK
 from holdfast._engine.operators.looking import MOST_LOOKED, alook
+from holdfast._engine.operators.story import story_facts
 from holdfast.http.identity import Role
 from holdfast.http.job_items import JobItem, explained, included, item_of, mask_for, masked, may_read, tag_of, without_messages
 from holdfast.http.managed import Managed
@@ -124,7 +125,8 @@ class JobResources:
         job = await self._managed.jobs.aget(id_of_path(call))
         names, redact = self._managed.sensitive(job.task), self._managed.redact
         visible = masked(job, names, redact) if may_read(call) else without_messages(job)
-        return Reply(story_of(visible, visible.attempts, self._managed.now()))
+        now = self._managed.now()
+        return Reply(story_of(visible, visible.attempts, now, await story_facts(self._managed.workers, job, now)))
 
     async def _explain(self, call: Call) -> Reply:
         job = await self._managed.jobs.aget(id_of_path(call))

@@ -346,13 +346,13 @@ class Recovery:
         return tuple(lease for lease in leases if lease.id not in own)
 
     def _announce(self, hold: ActiveJob, move: Transition, worker: str, reason: str, signal: str | None, began: float) -> Rescued:
-        to = move.with_cancellation(cancel_requested=hold.cancel_requested).to
+        to, took = move.with_cancellation(cancel_requested=hold.cancel_requested).to, self._now() - began
         if (tallies := self._events.tallies) is not None:
-            times = {"delay": self._now() - began, "wall": self._wall()}
+            times = {"delay": took, "wall": self._wall()}
             count_rescue(tallies, hold, move, to, reason=reason, is_own=hold.lease in self._own(), **times)
         rescued = Rescued(hold.id, hold.task, reason, worker, hold.attempt, to)
         self._events.emit_as(
-            rescued_line(hold, move, to, worker, signal or reason),
+            rescued_line(hold, move, to, worker, signal or reason, took),
             EventName.JOB_RESCUED,
             job=hold.id,
             task=hold.task,
@@ -361,6 +361,7 @@ class Recovery:
             reason=signal or reason,
             to=to.value,
             crashes=move.crashes,
+            fraction=hold.fraction,
             delay=move.delay or None,
             recovery="store",
         )

@@ -90,7 +90,7 @@ class Voiding:
         for job, move in moved:
             fields = {"task": job.task, "attempt": job.attempt, "worker": worker.name, "crashes": job.crashes}
             sentence = rescued_line(job, move, move.to, worker.name, REASON)
-            fields |= {"reason": REASON, "to": move.to.value, "delay": None, "recovery": "store"}
+            fields |= {"reason": REASON, "to": move.to.value, "fraction": None, "delay": None, "recovery": "store"}
             self._events.emit_as(sentence, EventName.JOB_RESCUED, job=job.id, **fields)
         if moved:
             by_task = dict(Counter(job.task for job, _ in moved))

@@ -11,6 +11,7 @@ from holdfast._core.sensitive import HIDDEN, Mask, is_sensitive
 from holdfast._core.story import story_of
 from holdfast._core.story_entries import Entry
 from holdfast._core.view import JobView
+from holdfast._engine.operators.story import story_facts
 from holdfast.dashboard.actions import button, job_actions
 from holdfast.dashboard.timeline import timeline_of
 from holdfast.dashboard.views.page import Asked, Glyph, Page, jobs_where
@@ -33,7 +34,7 @@ async def job(asked: Asked) -> Page:
     mask = mask_of((of.payload, of.checkpoint), names)
     explanation = explanation and explained(explanation, of, mask, is_readable=not is_withheld)
     of = without_messages(of) if is_withheld else masked(of, names, asked.redact)
-    story = story_of(of, of.attempts, asked.now)
+    story = story_of(of, of.attempts, asked.now, await story_facts(asked.app.workers, of, asked.now))
     end = of.finished_at or asked.now
     values = {
         "short": short(of.id),

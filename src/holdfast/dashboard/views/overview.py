@@ -9,6 +9,7 @@ from holdfast._core.answers import LeaseView, QueueView
 from holdfast._core.durations import in_words
 from holdfast._core.job import PLACE_OF, Place, State
 from holdfast._core.overview import MOST_RUNNING, Need, Overview
+from holdfast._core.phrases import percent
 from holdfast._core.story_words import CRASH_KIND_OF, ENDINGS, counted
 from holdfast._core.view import JobView
 from holdfast.dashboard.views.page import Asked, Page, jobs_where
@@ -59,6 +60,7 @@ def running(job: JobView, now: datetime) -> dict[str, Any]:
 
 def _rescue(job: JobView, now: datetime) -> dict[str, Any]:
     how = "" if job.rescued is None else ENDINGS[CRASH_KIND_OF[job.rescued]].clause
+    how += "" if job.rescued_fraction is None else f" at {percent(job.rescued_fraction)}"
     return {
         "id": job.id,
         "task": job.task,

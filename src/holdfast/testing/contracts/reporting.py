@@ -117,9 +117,9 @@ class ReportContract(Part):
         """Each attempt has its own points; a job that is taken from a worker shows its supervisor how far it was."""
         job = await at.running()
         others = await at.running()
-        await at.store.report([structs.replace(update_of(job, fraction=0.5), points='[[1.0,0.1],null]', order=1)])
+        await at.store.report([structs.replace(update_of(job, fraction=0.5), points="[[1.0,0.1],null]", order=1)])
         await at.store.report([structs.replace(update_of(job, fraction=0.7), points=POINTS, order=2)])
-        await at.store.report([structs.replace(update_of(job, fraction=0.6), points='[[1.0,0.6],null]', order=1)])
+        await at.store.report([structs.replace(update_of(job, fraction=0.6), points="[[1.0,0.6],null]", order=1)])
         await at.store.report([update_of(others, message="without points")])
         assert ((await at.row(job.id)).points, (await at.row(others.id)).points) == (POINTS, None)
         assert {each.id: each.fraction for each in await at.store.held(job.lease)}.get(job.id) == 0.7

@@ -106,7 +106,8 @@ settled AS MATERIALIZED (
             WHEN asked.rescued IS NULL THEN gone.rescue
             ELSE json_build_object(
                 'reason', asked.rescued, 'worker', gone.worker, 'attempt', gone.attempt + begun.now,
-                'at', (extract(epoch FROM (SELECT now FROM clock)) * 1000000)::bigint
+                'at', (extract(epoch FROM (SELECT now FROM clock)) * 1000000)::bigint,
+                'fraction', CASE WHEN gone.points IS NOT NULL THEN gone.fraction END
             )::text
         END AS new_rescue
     FROM gone CROSS JOIN json_to_record((:kinds::json[])[gone.place]) AS asked (

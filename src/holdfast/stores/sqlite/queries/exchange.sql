@@ -103,7 +103,8 @@ BEGIN
             settle.rescued IS NULL, rescue,
             json_object(
                 'reason', settle.rescued, 'worker', coalesce(worker, ''),
-                'attempt', attempt + (holdfast_jobs.state = 'claimed'), 'at', NEW.wall
+                'attempt', attempt + (holdfast_jobs.state = 'claimed'), 'at', NEW.wall,
+                'fraction', iif(points IS NULL, NULL, fraction)
             )
         ),
         hook_due_at = CASE WHEN settle.requested_state = 'completed' THEN NULL WHEN settle.owes_hook THEN NEW.wall ELSE hook_due_at END,
