@@ -25,10 +25,6 @@ PROGRESS_INTERVAL = 1.0
 Key = tuple[UUID, Token]
 
 
-def _began_now(job: UUID) -> float | None:
-    return None
-
-
 class ProgressWriter:
     """The writer of what handlers report; ``step()`` writes it under the tokens."""
 
@@ -49,7 +45,7 @@ class ProgressWriter:
         self._reports = reports
         self.wake = Signal()
         """Set when there is something to write."""
-        self.begun_at: Callable[[UUID], float | None] = _began_now
+        self.begun_at: Callable[[UUID], float | None] = dict[UUID, float]().get
         """When the code of a job began; ``None``: it has only just begun."""
         self._tracks: dict[UUID, tuple[Token, Track]] = {}
         self._final_updates: dict[UUID, ProgressUpdate] = {}
