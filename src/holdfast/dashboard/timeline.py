@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from holdfast._core.durations import in_words
 from holdfast._core.job import FINISHED, State
+from holdfast._core.phrases import percent
 from holdfast._core.story import Lane
-from holdfast._core.story_words import ENDINGS, Kind
+from holdfast._core.story_words import Kind
 from holdfast.dashboard.words import FAMILIES
 
 LEFT: Final = 150.0
@@ -16,6 +17,13 @@ RIGHT: Final = 1046.0
 WIDTH: Final = 1064
 TOP, HEIGHT, STEP = 66.0, 64.0, 98.0
 MOST_LANES: Final = 12
+ROOM_FOR_END: Final = 0.016
+"""The part of the drawing that is left for the state in which a job has ended."""
+LEAST_GONE: Final = 6.0
+"""The narrowest silence that is drawn."""
+LETTER: Final = 7.0
+LETTER_SMALL: Final = 6.0
+RESCUE_X: Final = 27.0
 MOST_TICKS: Final = 9
 _STEPS: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 21_600, 43_200, 86_400, 604_800)
 _ENDS_WELL: Final = {Kind.COMPLETED: "ct", Kind.RELEASED: "x", Kind.SNOOZED: "x", Kind.CANCELLED: "x"}
@@ -30,8 +38,21 @@ class Box(Struct, frozen=True):
     label: str = ""
 
 
+class Stage(Struct, frozen=True):
+    """Where a stage of an attempt begins. ``label``: as much of its name as fits; ``is_border``: a line shows where it begins."""
+
+    x: float
+    y: float
+    label: str
+    is_border: bool
+
+
 class Row(Struct, frozen=True, kw_only=True):
-    """One attempt. ``anchor``: on which side of ``note_x`` its note stands. ``curve``, ``area``: its progress, as SVG paths."""
+    """One attempt. ``anchor``: on which side of ``note_x`` its note stands. ``curve``, ``area``: its progress, as SVG paths.
+
+    ``beats``: where its worker renewed its lease. ``gone``: from where, and for how wide, nothing came from it; ``silence``: in words.
+    ``rescue``, ``late``: in words, if there was one.
+    """
 
     name: str
     worker: str
@@ -41,17 +62,21 @@ class Row(Struct, frozen=True, kw_only=True):
     end: float
     note: str
     note_x: float
+    note_y: float
     anchor: str
     tone: str
-    is_rescued: bool
-    is_late: bool
+    rescue: str
+    late: str
     curve: str
     area: str
-    stage: str
+    stages: Sequence[Stage]
+    beats: Sequence[float]
+    gone: tuple[float, float] | None
+    silence: str
 
 
 class Timeline(Struct, frozen=True, kw_only=True):
-    """All that is drawn. ``left_out``: the attempts before the first one that is drawn."""
+    """All that is drawn. ``left_out``: the attempts before the first one that is drawn. ``keys``: what needs an explanation."""
 
     width: int
     height: float
@@ -60,6 +85,7 @@ class Timeline(Struct, frozen=True, kw_only=True):
     rows: Sequence[Row]
     label: str
     left_out: int
+    keys: frozenset[str]
 
 
 def timeline_of(lanes: Sequence[Lane], state: State, total: float, summary: str) -> Timeline | None:
@@ -68,15 +94,20 @@ def timeline_of(lanes: Sequence[Lane], state: State, total: float, summary: str)
     if not drawn:
         return None
     first = 0.0 if len(drawn) == len(lanes) else (drawn[0].begins or 0.0)
-    scale = _Scale(first, max(total, drawn[-1].ends or 0.0, first + 0.001))
+    last = max(total, drawn[-1].ends or 0.0, first + 0.001)
+    is_over = state in FINISHED
+    scale = _Scale(first, last + (last - first) * ROOM_FOR_END if is_over else last)
+    rows = [_row(lane, scale, TOP + STEP * position) for position, lane in enumerate(drawn)]
+    rows = [_beside(row, rows[at - 1] if at else None) for at, row in enumerate(rows)]
     return Timeline(
         width=WIDTH,
-        height=TOP + STEP * len(drawn),
-        ticks=[(scale.x(at), _clock(at)) for at in scale.ticks()],
-        ribbon=list(_ribbon(drawn, state, scale)),
-        rows=[_row(lane, scale, TOP + STEP * position, lane is lanes[-1]) for position, lane in enumerate(drawn)],
+        height=TOP + STEP * len(drawn) - 16,
+        ticks=[(scale.x(at), _clock(at, last)) for at in scale.ticks()],
+        ribbon=list(_ribbon(drawn, state, scale, last)),
+        rows=rows,
         label=f"Timeline. {summary}",
         left_out=len(lanes) - len(drawn),
+        keys=frozenset(name for name in ("curve", "beats", "gone", "rescue") if any(getattr(row, name) for row in rows)),
     )
 
 
@@ -97,18 +128,20 @@ class _Scale(Struct, frozen=True):
         return [self.first + step * position for position in range(count + 1)]
 
 
-def _ribbon(lanes: Sequence[Lane], state: State, scale: _Scale) -> Iterator[Box]:
+def _ribbon(lanes: Sequence[Lane], state: State, scale: _Scale, last: float) -> Iterator[Box]:
     at = LEFT
     for lane in lanes:
-        begin, end = scale.x(lane.begins or 0.0), scale.x(scale.last if lane.ends is None else lane.ends)
+        begin, end = scale.x(lane.begins or 0.0), scale.x(last if lane.ends is None else lane.ends)
         if begin - at > 0.5:
             yield _box(at, begin, "waiting", "waiting")
         yield _box(begin, end, "running", "running")
         at = max(end, begin + 2)
-    if RIGHT - at > 0.5 and state not in FINISHED:
+    over = scale.x(last) if state in FINISHED else at
+    if over - at > 0.5:
+        yield _box(at, over, "waiting", "waiting")
+        at = over
+    if RIGHT - at > 0.5:
         yield _box(at, RIGHT, FAMILIES[state], state.value)
-    elif RIGHT - at > 0.5:
-        yield _box(at, RIGHT, "waiting", "waiting")
 
 
 def _box(begin: float, end: float, family: str, word: str) -> Box:
@@ -116,11 +149,12 @@ def _box(begin: float, end: float, family: str, word: str) -> Box:
     return Box(begin, width, family, word if width > 70 else "")
 
 
-def _row(lane: Lane, scale: _Scale, y: float, is_last: bool) -> Row:
+def _row(lane: Lane, scale: _Scale, y: float) -> Row:
     begin, end = scale.x(lane.begins or 0.0), scale.x(scale.last if lane.ends is None else lane.ends)
     is_right = end > (LEFT + RIGHT) / 2 + 160
     curve, area = _curve(lane, scale, y)
-    ending = lane.ending
+    gone = None if lane.silent_from is None or end - scale.x(lane.silent_from) < LEAST_GONE else scale.x(lane.silent_from)
+    silence = (lane.ends or 0.0) - (lane.silent_from or 0.0)
     return Row(
         name=f"attempt {lane.attempt}" + (", isolated" if lane.is_isolated else ""),
         worker=lane.worker if len(lane.worker) <= 22 else f"{lane.worker[:21]}…",
@@ -128,41 +162,75 @@ def _row(lane: Lane, scale: _Scale, y: float, is_last: bool) -> Row:
         x=begin,
         width=round(max(end - begin, 2.0), 1),
         end=end,
-        note=lane.note or "running",
-        note_x=end - 8 if is_right else end + 8,
+        note=lane.note or ", ".join(filter(None, ("running", _progress(lane)))),
+        note_x=end if is_right else end + 8,
+        note_y=y - 7 if is_right else y + 24,
         anchor="end" if is_right else "start",
-        tone="rn" if ending is None else _ENDS_WELL.get(ending, "ft"),
-        is_rescued=ending is not None and ENDINGS[ending].is_rescue and not is_last,
-        is_late=lane.has_late_result,
+        tone="rn" if lane.ending is None else _ENDS_WELL.get(lane.ending, "ft"),
+        rescue=lane.rescue,
+        late="late result: refused, kept" if lane.has_late_result else "",
         curve=curve,
         area=area,
-        stage="" if ending is Kind.COMPLETED else _progress(lane),
+        stages=list(_stages(lane, scale, y, end if gone is None else gone)),
+        beats=[scale.x(at) for at in lane.beats],
+        gone=None if gone is None else (gone, round(end - gone, 1)),
+        silence="" if gone is None else f"no sign of life for {in_words(silence)}",
     )
 
 
+def _beside(row: Row, before: Row | None) -> Row:
+    """Return the row with its note inside of its lane, if the rescue of the attempt before stands where the note would."""
+    left = row.note_x - LETTER * len(row.note)
+    if row.anchor == "start" or before is None or not before.rescue or left > before.end + RESCUE_X + LETTER * len(before.rescue):
+        return row
+    return structs.replace(row, note_x=row.note_x - 8, note_y=row.y + HEIGHT / 2 + 4)
+
+
+def _stages(lane: Lane, scale: _Scale, y: float, end: float) -> Iterator[Stage]:
+    """Yield each stage; its name stands above the curve, or below if there the curve is high."""
+    if lane.begins is None:
+        return
+    begins: list[tuple[float, str, float]] = []
+    for point in lane.points:
+        if point.stage is not None and (not begins or begins[-1][1] != point.stage):
+            begins.append((scale.x(lane.begins + point.seconds), point.stage, 0.0))
+        if begins:
+            at, stage, _ = begins[-1]
+            begins[-1] = (at, stage, point.fraction or 0.0)
+    if begins:  # the first stage fills the lane from its start
+        begins[0] = (scale.x(lane.begins), *begins[0][1:])
+    for position, (x, stage, highest) in enumerate(begins):
+        room = (begins[position + 1][0] if position + 1 < len(begins) else end) - x - 8
+        fits = int(room / LETTER_SMALL)
+        label = stage if len(stage) <= fits else f"{stage[: fits - 1]}…" if fits > 3 else ""
+        yield Stage(x, y + (14 if highest < 0.65 else HEIGHT - 7), label, position > 0)
+
+
 def _progress(lane: Lane) -> str:
-    return " ".join(filter(None, (lane.stage, None if lane.fraction is None else f"{lane.fraction * 100:.0f} %")))
+    return "" if lane.fraction is None else f"at {percent(lane.fraction)}"
 
 
 def _curve(lane: Lane, scale: _Scale, y: float) -> tuple[str, str]:
     """Return the progress of an attempt as two paths: the curve, and what is below it."""
     known = [(point.seconds, point.fraction) for point in lane.points if point.fraction is not None]
-    if len(known) < 2 or lane.begins is None:
+    if not known or lane.begins is None:
         return "", ""
     begins = lane.begins
     spots = [(scale.x(begins + seconds), round(y + HEIGHT - fraction * HEIGHT, 1)) for seconds, fraction in known]
     path = "M" + " L".join(f"{x} {height}" for x, height in spots)
+    if len(spots) == 1:  # a dot
+        return f"{path}h0.1", ""
     return path, f"{path} L{spots[-1][0]} {y + HEIGHT} L{spots[0][0]} {y + HEIGHT}Z"
 
 
-def _clock(seconds: float) -> str:
-    """Return a tick as a clock shows it.
+def _clock(seconds: float, last: float) -> str:
+    """Return a tick as a clock shows it. ``last``: the end of the drawing.
 
-    >>> _clock(0), _clock(0.5), _clock(90), _clock(7200)
-    ('0', '0.5 s', '1:30', '2 h')
+    >>> _clock(0, 9), _clock(0.5, 9), _clock(30, 90), _clock(90, 90), _clock(7200, 9000)
+    ('0', '0.5 s', '0:30', '1:30', '2 h')
     """
     if not seconds:
         return "0"
-    if seconds < 60:
+    if last < 60:
         return in_words(round(seconds, 1))
     return f"{int(seconds) // 60}:{int(seconds) % 60:02}" if seconds < 3600 else in_words(seconds)
