@@ -44,7 +44,12 @@ def test_of_many_attempts_the_last_ones_are_drawn_with_few_ticks() -> None:
 
 
 def test_stages_beats_silence_and_rescue_are_where_they_happened() -> None:
-    points = (Point(0, 0.0, "clone"), Point(20, 0.1, "a very long name of a stage"), Point(22, 0.2, "count"), Point(50, 0.9, "count"))
+    points = (
+        Point(0, 0.0, "clone"),
+        Point(20, 0.1, "a very long name of a stage"),
+        Point(22, 0.2, "count"),
+        Point(50, 0.9, "count"),
+    )
     first = _lane(1, 0, 80, Kind.SILENT, points=points, beats=(10.0, 40.0), silent_from=50.0, rescue="rescued, crash 1 of 3")
     drawn = timeline_of([first, _lane(2, 80, None, None)], State.RUNNING, 100.0, "")
     assert drawn is not None

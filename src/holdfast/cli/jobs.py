@@ -66,7 +66,8 @@ def show(id: str, full: bool, payload: bool, target: str | None, url: str | None
     from holdfast._processes.loading import opened
     from holdfast._system.clock import SystemClock
     from holdfast.cli.output import print_json, to_json
-    from holdfast.cli.story import lines_of, timeline_of
+    from holdfast.cli.story import lines_of
+    from holdfast.cli.timeline import timeline_of
     from holdfast.sync import blocking
 
     with opened(target, url) as app:
@@ -91,7 +92,7 @@ def _print_facts(job: "JobView", *, is_full: bool) -> None:
 
     for name in job.__struct_fields__:
         value = getattr(job, name)
-        if value not in (None, (), "", {}) and name not in ("attempts", "error"):
+        if value not in (None, (), "", {}) and name not in ("attempts", "error", "points"):
             text = shown(value)
             if name in _VALUES and not is_full and len(text) > LONGEST:
                 text = f"{text[:LONGEST]}… ({len(text):,} characters: --payload shows them)"

@@ -9,6 +9,7 @@ from holdfast._core.durations import in_words
 from holdfast._core.job import FINISHED, State
 from holdfast._core.phrases import percent
 from holdfast._core.story import Lane
+from holdfast._core.story_scale import ticks
 from holdfast._core.story_words import Kind
 from holdfast.dashboard.words import FAMILIES
 
@@ -25,7 +26,6 @@ LETTER: Final = 7.0
 LETTER_SMALL: Final = 6.0
 RESCUE_X: Final = 27.0
 MOST_TICKS: Final = 9
-_STEPS: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 21_600, 43_200, 86_400, 604_800)
 _ENDS_WELL: Final = {Kind.COMPLETED: "ct", Kind.RELEASED: "x", Kind.SNOOZED: "x", Kind.CANCELLED: "x"}
 
 
@@ -102,7 +102,7 @@ def timeline_of(lanes: Sequence[Lane], state: State, total: float, summary: str)
     return Timeline(
         width=WIDTH,
         height=TOP + STEP * len(drawn) - 16,
-        ticks=[(scale.x(at), _clock(at, last)) for at in scale.ticks()],
+        ticks=[(scale.x(at), text) for at, text in ticks(first, last, MOST_TICKS)],
         ribbon=list(_ribbon(drawn, state, scale, last)),
         rows=rows,
         label=f"Timeline. {summary}",
@@ -120,12 +120,6 @@ class _Scale(Struct, frozen=True):
     def x(self, at: float) -> float:
         part = (min(max(at, self.first), self.last) - self.first) / (self.last - self.first)
         return round(LEFT + part * (RIGHT - LEFT), 1)
-
-    def ticks(self) -> list[float]:
-        span = self.last - self.first
-        step = next((each for each in _STEPS if span / each <= MOST_TICKS), span / MOST_TICKS)
-        count = int(span / step)
-        return [self.first + step * position for position in range(count + 1)]
 
 
 def _ribbon(lanes: Sequence[Lane], state: State, scale: _Scale, last: float) -> Iterator[Box]:
@@ -221,16 +215,3 @@ def _curve(lane: Lane, scale: _Scale, y: float) -> tuple[str, str]:
     if len(spots) == 1:  # a dot
         return f"{path}h0.1", ""
     return path, f"{path} L{spots[-1][0]} {y + HEIGHT} L{spots[0][0]} {y + HEIGHT}Z"
-
-
-def _clock(seconds: float, last: float) -> str:
-    """Return a tick as a clock shows it. ``last``: the end of the drawing.
-
-    >>> _clock(0, 9), _clock(0.5, 9), _clock(30, 90), _clock(90, 90), _clock(7200, 9000)
-    ('0', '0.5 s', '0:30', '1:30', '2 h')
-    """
-    if not seconds:
-        return "0"
-    if last < 60:
-        return in_words(round(seconds, 1))
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02}" if seconds < 3600 else in_words(seconds)
