@@ -290,3 +290,24 @@ def book_in_process(job: SyncJob, fails: bool) -> None:
 async def have_children(job: Job, many: int) -> list[str]:
     """Enqueue children one after another: each exists when its enqueue returns."""
     return [str((await job.enqueue(count, number)).id) for number in range(many)]
+
+
+REPORTS = {
+    1: (("clone", 0.05), ("analyze", 0.52)),
+    2: (("analyze", 0.6), ("analyze", 0.71)),
+    3: (("analyze", 0.8), ("chart", 1.0)),
+}
+"""What each attempt of ``narrate`` reports before it waits for its gate."""
+
+
+@app.task
+async def narrate(job: Job) -> dict[str, int]:
+    """Report progress, and run until the gate of this attempt opens."""
+    for stage, fraction in REPORTS[job.attempt]:
+        await job.progress(stage=stage, fraction=fraction)
+        await job.checkpoint(fraction)  # it is durable together with the progress
+    journal.write(job, "reported")
+    while not (FOLDER / f"gate-{job.attempt}").exists():  # noqa: ASYNC110 - another process opens it
+        await asyncio.sleep(0.01)
+    journal.write(job, "end")
+    return {"commits": 400}

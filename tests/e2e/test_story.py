@@ -1,0 +1,97 @@
+"""The story of a job that real processes lose: killed, frozen, and answered too late."""
+
+import asyncio
+import html
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec import convert
+
+from holdfast import JobView
+from holdfast._core.story import Story, story_of
+from holdfast._core.story_words import Kind
+from holdfast.dashboard import Dashboard
+from proof.checker import history_sqlite
+from tests.dashboard.browser import ask
+from tests.e2e.fleet import HOLDFAST, START, Fleet, fleet, thaw
+from tests.e2e.waiting import until
+
+
+def lost_twice(ships: Fleet) -> JobView:
+    """Run a job whose first worker is killed, and whose second one is frozen and answers once its job has been taken from it."""
+    crew = ships.crew()
+    job = ships.enqueue("narrate")
+    os.kill(ships.entry(job, "reported")["pid"], signal.SIGKILL)
+    ships.entry(job, "reported", number=2)
+    with history_sqlite.opened(ships.folder / "jobs.db") as blocker:
+        blocker.execute("BEGIN IMMEDIATE")  # the second attempt ends, and cannot settle
+        ships.open("gate-2")
+        ships.entry(job, "end")
+        frozen = crew.freeze()
+    ships.crew()
+    ships.entry(job, "reported", number=3)
+    thaw(frozen)
+    until(lambda: any(each.late_result for each in ships.view(job).attempts), within=START)
+    ships.open("gate-3")
+    return ships.until_state(job, "completed", within=START)
+
+
+def shown(ships: Fleet, job: JobView, *options: str) -> str:
+    """Return what ``jobs show`` prints."""
+    command = [sys.executable, *HOLDFAST, "jobs", "show", str(job.id), "--url", ships.url, *options]
+    return subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"}).stdout
+
+
+@pytest.mark.prove
+def test_a_job_that_was_killed_frozen_and_answered_late_has_one_story_on_page_terminal_and_json(tmp_path: Path) -> None:
+    with fleet(tmp_path, ttl="3s", recovery="0.5s") as ships:
+        job = lost_twice(ships)
+        first, second, _ = (each.worker for each in job.attempts)
+        story = convert(json.loads(shown(ships, job, "--json"))["story"], Story)
+        texts = [entry.text for entry in story.entries]
+        assert texts[:-1] == [
+            "Enqueued to queue default",
+            f"Attempt 1 on {first}",
+            "Stage clone",
+            "Stage analyze",
+            "Last progress: analyze, 52 %",
+            "Killed: SIGKILL, at 52 %",
+            "Rescued: the job returned to its queue, crash 1 of 3",
+            f"Attempt 2 on {second}",
+            "Stage analyze",
+            "Last progress: analyze, 71 %",
+            "Lost: its worker stopped renewing its lease, and the lease ran out, at 71 %",
+            "Rescued: the job returned to its queue, crash 2 of 3",
+            f"Late result of attempt 2 refused, and kept: the job had been taken from {second}",
+            f"Attempt 3 on {job.worker}, isolated, because one more crash ends the job",
+            "Stage analyze",
+            "Stage chart",
+        ]
+        assert re.fullmatch(r"Completed after .+ s of work in three attempts", texts[-1])
+        assert story.summary.endswith(
+            "Attempt 1 was killed by SIGKILL at 52 % and attempt 2 was lost when the lease of its worker ran out at 71 %. "
+            "What attempt 2 answered too late was refused and is kept."
+        )
+        assert [(lane.ending, lane.rescue, [point.fraction for point in lane.points]) for lane in story.lanes] == [
+            (Kind.KILLED, "rescued, crash 1 of 3", [0.05, 0.52]),
+            (Kind.SILENT, "rescued, crash 2 of 3", [0.6, 0.71]),
+            (Kind.COMPLETED, "", [0.8, 1.0]),
+        ]
+        silence = (story.lanes[1].ends or 0.0) - (story.lanes[1].silent_from or 0.0)
+        assert silence > 3.0  # its lease lives for so long after its last beat
+        assert story == story_of(job, job.attempts, job.finished_at or job.created_at)
+
+        printed, page = shown(ships, job), asyncio.run(ask(Dashboard(ships.app), f"/jobs/{job.id}")).body
+        for text in (story.summary, *texts, *(lane.note for lane in story.lanes)):
+            assert text in printed
+            assert text in html.unescape(page)
+        log = ships.crews[0].log_text()
+        line = rf"narrate {job.id.hex[-6:]} taken from {first} \(SIGKILL\) at 52 %, back in line after [\d.]+ m?s, crash 1 of 3"
+        assert re.search(line, log)
+        assert re.search(rf"taken from {second} \(.+\) at 71 %, runs again in .+ s, crash 2 of 3", ships.crews[1].log_text())
