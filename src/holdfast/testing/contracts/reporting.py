@@ -6,6 +6,7 @@ from msgspec import structs
 
 from holdfast._core.job import ActiveJob, Failure, RescueReason, State, Token
 from holdfast._core.lifecycle import LeaseEnd
+from holdfast._core.policy import Policy
 from holdfast._core.requests import AttemptNote, ProgressUpdate
 from holdfast.testing.contracts.scene import BOOM, Part, Scene, done, raised, released, rescued, stale, story
 
@@ -136,6 +137,31 @@ class ReportContract(Part):
         await at.store.reopen([first_try.id])
         row = await at.row(first_try.id)
         assert (row.points, [each.points for each in row.attempts]) == (None, [POINTS])
+
+    @story
+    async def test_a_rescue_has_the_progress_of_the_attempt_that_it_ends(self, at: Scene) -> None:
+        """The row keeps the fraction of the attempt before: it does not count for one that has reported nothing."""
+        job = await at.running(policy=Policy(max_crashes=9, timeout=30.0))
+        await at.store.report([structs.replace(update_of(job, fraction=0.7), points=POINTS)])
+        at.advance(1000)
+        await at.store.beat([job.lease])
+        assert [each.job.fraction for each in await at.store.overdue(9)] == [0.7]
+        await at.store.end_lease(job.lease, CRASH)
+        await at.settle(rescued(job, CRASH))
+        row = await at.row(job.id)
+        assert row.rescue is not None
+        assert (row.rescue.fraction, row.fraction, row.attempts[0].points) == (0.7, 0.7, POINTS)
+
+        (claim,) = await at.claim(await at.lease(), policy=Policy(max_crashes=9, timeout=30.0))
+        assert [each.fraction for each in await at.store.held(claim.job.lease)] == [None]
+        at.advance(1000)
+        await at.store.beat([claim.job.lease])
+        assert [each.job.fraction for each in await at.store.overdue(9)] == [None]
+        await at.store.end_lease(claim.job.lease, CRASH)
+        await at.settle(rescued(claim.job, CRASH))
+        row = await at.row(job.id)
+        assert row.rescue is not None
+        assert (row.rescue.fraction, [each.points for each in row.attempts]) == (None, [POINTS, None])
 
     @story
     async def test_what_is_not_reported_stays_and_the_latest_wins(self, at: Scene) -> None:
