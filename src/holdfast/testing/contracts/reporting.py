@@ -134,6 +134,11 @@ class ReportContract(Part):
         await at.settle(done(first_try))
         row = await at.row(first_try.id)
         assert (row.points, row.attempts) == (POINTS, ())
+        stopped = await at.running()
+        await at.store.report([structs.replace(update_of(stopped, fraction=0.7), points=POINTS)])
+        await at.store.request_cancel([stopped.id])
+        await at.settle(raised(stopped))
+        assert (await at.row(stopped.id)).points == POINTS
         await at.store.reopen([first_try.id])
         row = await at.row(first_try.id)
         assert (row.points, [each.points for each in row.attempts]) == (None, [POINTS])
