@@ -22,6 +22,7 @@ class Reports:
     def __init__(self) -> None:
         self.reported: list[dict[UUID, dict[str, object]]] = []
         self.orders: list[int] = []
+        self.points: list[str | None] = []
         self.lost: frozenset[UUID] = frozenset()
         self.errors = 0
         self.gate: asyncio.Event | None = None
@@ -34,6 +35,7 @@ class Reports:
             by_job[update.job] = {name: value for name, value in fields.items() if value is not None}
         self.reported.append(by_job)
         self.orders += [update.order for update in updates]
+        self.points += [update.points for update in updates]
         self.entered.set()
         if self.gate is not None:
             await self.gate.wait()
@@ -312,3 +314,31 @@ async def test_s3_the_loss_of_an_earlier_attempt_names_its_token() -> None:
     bench.store.gate.set()
     await step
     assert bench.losses == [(A, active_job(number=1).token)]
+
+
+async def test_all_reports_of_an_attempt_are_in_the_points_of_the_writes_that_are_made_anyway() -> None:
+    bench = WriterBench()
+    begun = bench.clock.monotonic()
+    bench.writer.begun_at = {UUID(int=1): begun}.get
+    for second in range(4):
+        bench.clock.advance(0.5)
+        bench.progress(active_job(), stage="read" if second < 2 else "count", fraction=second / 10)
+        await bench.step()
+    assert bench.store.points == ['[[0.5,0.0,"read"],null]', '[[0.5,0.0,"read"],[1.0,0.1],[1.5,0.2,"count"],null]']
+    bench.writer.forget(active_job())
+    await bench.writer.write_final_updates()
+    assert bench.store.points[2] == '[[0.5,0.0,"read"],[1.0,0.1],[1.5,0.2,"count"],[2.0,0.3],null]'
+
+
+async def test_each_attempt_begins_its_own_points_and_a_checkpoint_has_none_of_its_own() -> None:
+    bench = WriterBench()
+    bench.progress(active_job(number=1), fraction=0.5)
+    await bench.step()
+    bench.progress(active_job(number=2), message="again")
+    bench.clock.advance(PROGRESS_INTERVAL)
+    await bench.step()
+    saved = asyncio.ensure_future(bench.writer.checkpoint(active_job(job=2), b"1"))
+    await turns()
+    await bench.step()
+    await saved
+    assert bench.store.points == ["[[0.0,0.5],null]", '["again"]', None]
