@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
 from opentelemetry.trace import StatusCode, get_current_span
 
-from holdfast import App, Job, SyncJob
+from holdfast import App, Backoff, Job, SyncJob
 from holdfast._core.job import RescueReason
 from holdfast._core.lifecycle import LeaseEnd, rescue
 from holdfast._core.requests import ClaimRequest
@@ -30,12 +30,12 @@ CANARY = "canary-4711"
 class Watched:
     """An App with spans and metrics in memory."""
 
-    def __init__(self, share: float = 1.0) -> None:
+    def __init__(self, share: float = 1.0, url: str = "memory://") -> None:
         self.exporter, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
         provider = TracerProvider(sampler=ParentBasedTraceIdRatio(share), shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         self.tracers, self.meters = provider, MeterProvider([self.reader], shutdown_on_exit=False)
-        self.app = App("memory://")
+        self.app = App(url)
         instrument_app(self.app, tracer_provider=provider, meter_provider=self.meters)
 
     def spans(self, name: str) -> list[ReadableSpan]:
@@ -209,3 +209,54 @@ def test_the_entry_point_names_the_instrumentor() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     module, _, name = project["entry-points"]["opentelemetry_instrumentor"]["holdfast"].partition(":")
     assert getattr(importlib.import_module(module), name) is HoldfastInstrumentor
+
+
+@pytest.mark.parametrize("kind", ["loop", "thread"])
+async def test_steps_transactions_and_children_are_spans_within_the_attempt(tmp_path: Path, kind: str) -> None:
+    watched = Watched(url=f"sqlite:///{tmp_path}/jobs.db")
+    app = watched.app
+
+    @app.task
+    async def pack() -> None: ...
+
+    def fail(secret: str) -> None:
+        raise ValueError(secret)
+
+    if kind == "loop":
+
+        @app.task(max_attempts=2, backoff=Backoff.fixed("0s"))
+        async def ship(job: Job, password: str) -> None:
+            await job.step("weigh", lambda: get_current_span().get_span_context().span_id and 7)
+            async with job.transaction():
+                pass
+            await job.enqueue(pack)
+            if job.attempt == 1:
+                await job.step("label", fail, password)
+    else:
+
+        @app.task(max_attempts=2, backoff=Backoff.fixed("0s"))
+        def ship(job: SyncJob, password: str) -> None:
+            job.step("weigh", lambda: 7)
+            with job.transaction():
+                pass
+            job.enqueue(pack)
+            if job.attempt == 1:
+                job.step("label", fail, password)
+
+    await app.aenqueue("ship", password=CANARY)
+    await app.arun_due()
+    first, second = watched.spans("run ship")
+    parts = [span for name in ("job.step", "job.transaction", "enqueue pack") for span in watched.spans(name)]
+    parents = [span.parent.span_id for span in parts if span.parent]
+    assert first.context is not None
+    assert second.context is not None
+    assert (
+        parents == [first.context.span_id] * 2 + [first.context.span_id, second.context.span_id] * 2
+    )  # a recorded step has none
+    weigh, label = watched.spans("job.step")
+    assert [dict(span.attributes or {})["holdfast.step"] for span in (weigh, label)] == ["weigh", "label"]
+    assert (weigh.status.status_code, label.status.status_code) == (StatusCode.UNSET, StatusCode.ERROR)
+    assert CANARY not in "".join(span.to_json() for span in watched.exporter.get_finished_spans())
+    await app.aclose()
+    watched.tracers.shutdown()
+    watched.meters.shutdown()

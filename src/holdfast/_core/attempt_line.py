@@ -1,9 +1,10 @@
 """The sentences of a log about attempts: one for each that ended, and one for many."""
 
 from collections.abc import Mapping
+from typing import Final
 from uuid import UUID
 
-from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, State
+from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, RescueReason, State
 from holdfast._core.lifecycle import Transition
 from holdfast._core.phrases import as_clause, percent
 
@@ -14,6 +15,7 @@ _ENDS = {
     AttemptOutcome.TIMED_OUT: "timed out",
     AttemptOutcome.CRASHED: "crashed",
 }
+_LOST: Final[Mapping[str, str]] = {RescueReason.EXPIRED: "lease ran out", RescueReason.CLOSED: "lease given up"}
 
 
 def started_line(claim: Claim) -> str:
@@ -57,7 +59,7 @@ def rescued_line(job: ActiveJob, move: Transition, to: State, worker: str, reaso
     elif move.failures > job.failures:
         budget = f", attempt {move.failures} of {job.policy.max_attempts}"
     done = "" if job.fraction is None else f" at {percent(job.fraction)}"
-    return f"{job_name(job.task, job.id)} taken from {worker} ({as_clause(reason)}){done}, {ends.get(to, to.value)}{budget}"
+    return f"{job_name(job.task, job.id)} taken from {worker} ({_LOST.get(reason, as_clause(reason))}){done}, {ends.get(to, to.value)}{budget}"
 
 
 def summary_line(seconds: float, completed: Mapping[str, int], failed: int, median: float | None) -> str:

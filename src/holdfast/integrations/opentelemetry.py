@@ -7,7 +7,7 @@ The conventions for messaging are in development: all their names are in this fi
 import asyncio
 import traceback
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +18,7 @@ from holdfast._engine.events import Event
 from holdfast._engine.runners.current import CURRENT, MASK, WORKER
 from holdfast._engine.tasks.around_enqueue import NewJobView
 from holdfast._engine.tasks.context import Job, SyncJob
+from holdfast._engine.tasks.spans import OPEN_SPAN
 from holdfast._system.clock import SystemClock
 from holdfast.app import App
 from holdfast.errors import HoldfastError, MissingExtra
@@ -126,14 +127,28 @@ class _Telemetry:
         labels = _labels(held.task, held.queue, "run", "process")
         with self._span_of(held, job.headers, labels) as span:
             self._consumed.add(1, labels)
-            began = self._clock.monotonic()
+            began, token = self._clock.monotonic(), OPEN_SPAN.set(self._part)
             try:
                 yield
             except BaseException as error:
                 labels |= _fail(span, error)
                 raise
             finally:
+                OPEN_SPAN.reset(token)
                 self._processed.record(self._clock.monotonic() - began, labels)
+
+    @contextmanager
+    def _part(self, name: str, details: Mapping[str, str]) -> Iterator[None]:
+        """Span a part of an attempt: a step, or a transaction."""
+        attributes = {f"holdfast.{key}": value for key, value in details.items()}
+        with self._tracer.start_as_current_span(
+            name, attributes=attributes, record_exception=False, set_status_on_exception=False
+        ) as part:
+            try:
+                yield
+            except BaseException as error:
+                _fail(part, error)
+                raise
 
     def _span_of(self, held: ActiveJob, headers: Mapping[str, str], labels: Mapping[str, Any]) -> AbstractContextManager[Span]:
         """Make the span of an attempt current. Without a sampled enqueue, the first attempt has none, and costs next to nothing."""

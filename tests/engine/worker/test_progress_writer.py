@@ -330,7 +330,7 @@ async def test_all_reports_of_an_attempt_are_in_the_points_of_the_writes_that_ar
     assert bench.store.points[2] == '[[0.5,0.0,"read"],[1.0,0.1],[1.5,0.2,"count"],[2.0,0.3],null]'
 
 
-async def test_each_attempt_begins_its_own_points_and_a_checkpoint_has_none_of_its_own() -> None:
+async def test_each_attempt_begins_new_points_and_a_checkpoint_has_none() -> None:
     bench = WriterBench()
     bench.progress(active_job(number=1), fraction=0.5)
     await bench.step()

@@ -11,6 +11,7 @@ from holdfast._engine.client.handle import Handle
 from holdfast._engine.tasks.calling import AsyncCalls, BlockingCalls
 from holdfast._engine.tasks.child_spec import Bindable, Payload
 from holdfast._engine.tasks.inputs import PAGE, input_reader
+from holdfast._engine.tasks.spans import span
 
 Result = TypeVar("Result")
 
@@ -54,11 +55,12 @@ class Job(AsyncCalls):
         step = await self._begin_step(name, is_unordered=unordered)
         if step.record is not None:
             return step.recorded()
-        with self._step_log().running(step):
-            value = function(*args, **kwargs)
-            if isinstance(value, Awaitable):
-                value = await value
-        return await self._end_step(step, value)
+        with span("job.step", step=name):
+            with self._step_log().running(step):
+                value = function(*args, **kwargs)
+                if isinstance(value, Awaitable):
+                    value = await value
+            return await self._end_step(step, value)
 
     async def sleep(self, for_: Duration) -> None:
         """Sleep for a time that begins with the first attempt to ask; later attempts sleep what is left of it.
@@ -126,8 +128,9 @@ class Job(AsyncCalls):
         ...     await connection.execute("UPDATE orders SET paid = 1 WHERE id = ?", [order])
         """
         self._require_owned()
-        async with self._reporter.transaction(self._claim.job) as connection:
-            yield connection
+        with span("job.transaction"):
+            async with self._reporter.transaction(self._claim.job) as connection:
+                yield connection
 
 
 class SyncJob(BlockingCalls):
@@ -158,11 +161,12 @@ class SyncJob(BlockingCalls):
         step = self._in_loop(self._begin_step(name, is_unordered=unordered))
         if step.record is not None:
             return step.recorded()
-        with self._step_log().running(step):
-            value = function(*args, **kwargs)
-            if inspect.iscoroutine(value):
-                value = self._in_loop(value)
-        return self._in_loop(self._end_step(step, value))
+        with span("job.step", step=name):
+            with self._step_log().running(step):
+                value = function(*args, **kwargs)
+                if inspect.iscoroutine(value):
+                    value = self._in_loop(value)
+            return self._in_loop(self._end_step(step, value))
 
     def sleep(self, for_: Duration) -> None:
         """Sleep for a time that begins with the first attempt to ask; see ``Job.sleep``.
@@ -206,5 +210,5 @@ class SyncJob(BlockingCalls):
         ...     connection.execute("UPDATE orders SET paid = 1 WHERE id = ?", [order])
         """
         self._require_owned()
-        with self._reporter.blocking_transaction(self._claim.job) as connection:
+        with span("job.transaction"), self._reporter.blocking_transaction(self._claim.job) as connection:
             yield connection
