@@ -59,7 +59,8 @@ def rescued_line(job: ActiveJob, move: Transition, to: State, worker: str, reaso
     elif move.failures > job.failures:
         budget = f", attempt {move.failures} of {job.policy.max_attempts}"
     done = "" if job.fraction is None else f" at {percent(job.fraction)}"
-    return f"{job_name(job.task, job.id)} taken from {worker} ({_LOST.get(reason, as_clause(reason))}){done}, {ends.get(to, to.value)}{budget}"
+    why = _LOST.get(reason, as_clause(reason))
+    return f"{job_name(job.task, job.id)} taken from {worker} ({why}){done}, {ends.get(to, to.value)}{budget}"
 
 
 def summary_line(seconds: float, completed: Mapping[str, int], failed: int, median: float | None) -> str:
