@@ -40,9 +40,10 @@ def test_show_prints_what_happened_before_the_facts(folder: Path) -> None:
         "Killed: SIGKILL",
         "Rescued: the job returned to its queue, crash 1 of 3",
     ]
-    assert timeline[0].startswith(" " * len("attempt 1, elsewhere-7-0000") + "  0")
-    assert timeline[1].startswith("attempt 1, elsewhere-7-0000  ")
-    assert timeline[1].endswith(" ⚓ was killed by SIGKILL")
+    names = [line[: len("elsewhere-7-0000  ")].rstrip() for line in timeline]
+    assert names == ["", "state", "attempt 1", "elsewhere-7-0000"]
+    assert timeline[2].endswith("┃ killed: SIGKILL")
+    assert timeline[3].endswith("┃ ⚓ rescued, crash 1 of 3")
     assert facts[:2] == [f"id               {job}", "task             analyze"]
     story = answer("jobs", "show", job, "--app", "shop")["story"]
     assert [entry["kind"] for entry in story["entries"]] == ["enqueued", "started", "killed", "rescued", "waiting"]

@@ -152,7 +152,7 @@ def counts(by: Literal["queue", "task"] | None, target: str | None, url: str | N
 LONGEST = 200
 """The most characters of a payload, result or checkpoint that ``show`` prints on one line."""
 _VALUES = ("payload", "result", "checkpoint")
-_KEPT_FROM_LISTS = {"payload", "result", "checkpoint", "attempts"}
+_KEPT_FROM_LISTS = {"payload", "result", "checkpoint", "attempts", "points"}
 
 
 def listed(job: "JobView") -> dict[str, object]:

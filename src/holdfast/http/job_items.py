@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType, defstruct, structs
 from holdfast._core.explanation import Explanation
 from holdfast._core.job import Failure
 from holdfast._core.member_causes import BECAUSE_OF_OTHERS
+from holdfast._core.points import Point
 from holdfast._core.record import JobRecord
 from holdfast._core.sensitive import HIDDEN, Mask, is_sensitive
 from holdfast._core.view import AttemptView, JobView
@@ -23,7 +24,9 @@ DOCUMENTS: Final = ("payload", "result", "checkpoint")
 """The data that is left out unless a sender asks for it and may read it."""
 MOST_READ: Final = 500
 """The most jobs of a workflow that are read for the messages of their errors."""
-_OPTIONAL: Final = {**dict.fromkeys(DOCUMENTS, Any), "attempts": tuple[AttemptView, ...] | UnsetType}
+_WHOLE: Final[dict[str, Any]] = {"attempts": tuple[AttemptView, ...] | UnsetType, "points": tuple[Point, ...] | UnsetType}
+"""What only a single job shows."""
+_OPTIONAL: Final[dict[str, Any]] = {**dict.fromkeys(DOCUMENTS, Any), **_WHOLE}
 
 JobItem: Final[Any] = defstruct(
     "JobItem",
@@ -63,7 +66,7 @@ def item_of(job: JobView, managed: Managed, include: frozenset[str], *, is_reada
     visible = masked(job, names, managed.redact) if is_readable and is_whole else without_messages(job)
     values = {name: getattr(visible, name) for name in JobView.__struct_fields__ if name not in _OPTIONAL}
     if is_whole:
-        values["attempts"] = visible.attempts
+        values |= {name: getattr(visible, name) for name in _WHOLE}
     values |= {name: shown(job.task, name, getattr(job, name), names, managed.redact) for name in include}
     return JobItem(**values)
 
