@@ -91,6 +91,8 @@ def test_a_job_that_was_killed_frozen_and_answered_late_has_one_story_on_page_te
         for text in (story.summary, *texts, *(lane.note for lane in story.lanes)):
             assert text in printed
             assert text in html.unescape(page)
+        overview = html.unescape(asyncio.run(ask(Dashboard(ships.app), "/")).body)
+        assert f"on {second} was lost when the lease of its worker ran out at 71 %" in overview
         log = ships.crews[0].log_text()
         line = rf"narrate {job.id.hex[-6:]} taken from {first} \(SIGKILL\) at 52 %, back in line after [\d.]+ m?s, crash 1 of 3"
         assert re.search(line, log)
