@@ -20,6 +20,7 @@ from holdfast._core.store_notices import StoreNotice
 from holdfast._core.workflow import NewFlow
 from holdfast._ports.auditing import Auditing
 from holdfast._ports.errors import Errors
+from holdfast._ports.history import History
 from holdfast._ports.limits import Lanes, Limits
 from holdfast._ports.noticing import HasNotices
 from holdfast._ports.prefetching import Prefetching
@@ -94,6 +95,17 @@ def auditing(store: Store) -> Auditing:
     """Return the verbs for actions of operators. Raises ``Unsupported`` for a store without them."""
     _require(store, Auditing, "record of what operators do")
     return cast(Auditing, store)
+
+
+def has_minutes(store: Store) -> bool:
+    """Return whether the store remembers what workers did in each minute."""
+    return offers(store, History)
+
+
+def history(store: Store) -> History:
+    """Return the verbs of the history. Raises ``Unsupported`` for a store without them."""
+    _require(store, History, "history of what workers do")
+    return cast(History, store)
 
 
 def selectors(store: Store) -> Selectors:

@@ -18,6 +18,7 @@ from holdfast._core.text import encodable
 from holdfast._core.workflow import Items, Output
 from holdfast._ports.auditing import Auditing
 from holdfast._ports.errors import Errors
+from holdfast._ports.history import History
 from holdfast._ports.limits import Lanes, Limits
 from holdfast._ports.prefetching import Prefetching
 from holdfast._ports.steps import Steps
@@ -46,7 +47,7 @@ MOST_BYTES: Final = 64 * 2**20
 
 REQUIRED = (Ownership, Reading, Operating, Administration)
 OPTIONAL = (
-    *(Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling, WorkerHistory, Errors, Auditing),
+    *(Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling, WorkerHistory, Errors, Auditing, History),
     *(Lanes, Limits, Prefetching, Steps, Workflows, GrowingWorkflows, DependentJobs),
 )
 READS: Final = frozenset(
@@ -64,6 +65,7 @@ READS: Final = frozenset(
             "flow",
             "errors",
             "audits",
+            "minutes",
         ),
     )
 )
@@ -72,7 +74,16 @@ _REPEATED = frozenset(
     (
         *("enqueue", "start", "report", "annotate", "open_lease", "beat", "end_lease", "request_cancel", "delete"),
         *("pause", "set_schedule", "remove_schedule", "set_queue", "set_limit", "start_through", "void", "record_step"),
-        *("take_signal", "signal", "enqueue_flow", "enqueue_member", "enqueue_after", "steer_flow", "enqueue_by"),
+        *(
+            "take_signal",
+            "signal",
+            "enqueue_flow",
+            "enqueue_member",
+            "enqueue_after",
+            "steer_flow",
+            "enqueue_by",
+            "record_minutes",
+        ),
     )
 )
 """The writes whose second copy, sent at once, changes nothing more and gets the same answer."""

@@ -33,6 +33,7 @@ from holdfast.testing.contracts.queues import QueueContract
 from holdfast.testing.contracts.racing import RaceContract
 from holdfast.testing.contracts.rates import RateContract
 from holdfast.testing.contracts.reading import ReadContract
+from holdfast.testing.contracts.recording_minutes import HistoryContract
 from holdfast.testing.contracts.reporting import ReportContract
 from holdfast.testing.contracts.rescuing import RescueContract
 from holdfast.testing.contracts.scheduling import ScheduleContract
@@ -81,6 +82,7 @@ class StoreContract(
     OperateContract,
     QueueContract,
     AuditContract,
+    HistoryContract,
     PruneContract,
     LeaseContract,
     NoteContract,

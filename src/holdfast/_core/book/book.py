@@ -16,6 +16,7 @@ from holdfast._core.answers import Answer, BeatAnswer, Duplicate, EnqueueAnswer,
 from holdfast._core.apart import are_equal
 from holdfast._core.audit import AuditNote
 from holdfast._core.book.claims import BookClaims
+from holdfast._core.book.history import BookHistory
 from holdfast._core.book.moment import Moment, micros
 from holdfast._core.book.operations import BookOperations
 from holdfast._core.book.prefetching import BookPrefetching
@@ -34,7 +35,7 @@ from holdfast.errors import HoldfastError
 _REPORTED = ("stage", "fraction", "message", "checkpoint", "points")
 
 
-class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookSteps):
+class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookSteps, BookHistory):
     """Jobs, leases, receipts, schedules and steps in memory; each verb keeps the promise of the verb of this name in ``_ports/store``."""
 
     def enqueue(

@@ -13,6 +13,7 @@ from holdfast._core.book.archive import Archive
 from holdfast._core.book.line import Line
 from holdfast._core.book.rows import KeptBeat, KeptLimit, KeptSchedule, Lease, Marks, Range, UniqueKey, Waiting
 from holdfast._core.book.table import Change, Grouped, Index, Journaled, RowChange, Table
+from holdfast._core.history import Minute
 from holdfast._core.job import State, Token
 from holdfast._core.limits import Scope
 from holdfast._core.record import JobRecord, SettledAttempt
@@ -52,6 +53,7 @@ class Snapshot(Struct, frozen=True):
     archives: dict[str, Archive]
     recalled: dict[str, dict[UUID, bool]]
     audits: dict[UUID, KeptAudit]
+    minutes: dict[UUID, Minute]
     numbers: dict[str, int]
 
     @property
@@ -76,6 +78,7 @@ class Content:
     jobs of a queue that are not available. ``timed``: running jobs with a limit of time. ``expiring`` and ``owed``: jobs that may expire,
     and jobs that are owed a hook, by the time of that. ``ended``: finished jobs by their end. ``open_flows``: unfinished roots.
     ``archived_until``: archives by their greatest id. ``audited``: actions of operators by their time.
+    ``recorded``: the minutes of the history by their time.
     """
 
     def __init__(self, index_job: Index) -> None:
@@ -99,6 +102,7 @@ class Content:
         self.archives = Table[str, Archive]("archives", noted, self._index_archive)
         self.recalled = Grouped[str, UUID, bool]("recalled", noted)
         self.audits = Table[UUID, KeptAudit]("audits", noted, self._index_audit)
+        self.minutes = Table[UUID, Minute]("minutes", noted, self._index_minute)
         self.numbers = Table[str, int]("numbers", noted)
 
         self.ranges = dict[Range, Line[Waiting]]()
@@ -116,6 +120,7 @@ class Content:
         self.children = dict[UUID, dict[UUID, None]]()
         self.brief_attempts = Line[tuple[datetime, UUID, int, UUID | None]]()
         self.received, self.ended_leases, self.audited = Line[Waiting](), Line[Waiting](), Line[Waiting]()
+        self.recorded = Line[Waiting]()
         self.worn_beats = Line[tuple[datetime, int]]()
         self.archived_until, self.worn_archives = Line[tuple[UUID, str]](), Line[tuple[datetime, str]]()
 
@@ -167,6 +172,12 @@ class Content:
             self.audited.remove((old.entry.at, action))
         if new is not None:
             self.audited.add((new.entry.at, action))
+
+    def _index_minute(self, note: UUID, old: Minute | None, new: Minute | None) -> None:
+        if old is not None:
+            self.recorded.remove((old.at, note))
+        if new is not None:
+            self.recorded.add((new.at, note))
 
     def _index_archive(self, key: str, old: Archive | None, new: Archive | None) -> None:
         if old is not None:

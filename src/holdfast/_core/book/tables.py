@@ -14,6 +14,7 @@ from holdfast._core.book.content import Receipt
 from holdfast._core.book.job_row import JobRow, SharedRead, SharedWritten
 from holdfast._core.book.rows import KeptBeat, KeptLimit, KeptSchedule, Lease, Marks
 from holdfast._core.book.table import RowChange
+from holdfast._core.history import Minute
 from holdfast._core.job import Token
 from holdfast._core.limits import Scope
 from holdfast._core.policy import Policy
@@ -46,6 +47,7 @@ class Deleted(Struct, omit_defaults=True, forbid_unknown_fields=True):
     archives: list[str] = []
     recalled: list[tuple[str, UUID]] = []
     audits: list[UUID] = []
+    minutes: list[UUID] = []
 
 
 class Tables(Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -72,6 +74,7 @@ class Tables(Struct, omit_defaults=True, forbid_unknown_fields=True):
     archives: dict[str, Archive] = {}
     recalled: list[tuple[tuple[str, UUID], bool]] = []
     audits: dict[UUID, KeptAudit] = {}
+    minutes: dict[UUID, Minute] = {}
     numbers: dict[str, int] = {}
     deleted: Deleted | None = None
 
@@ -106,7 +109,7 @@ class Tables(Struct, omit_defaults=True, forbid_unknown_fields=True):
 _LISTS = ("attempts", "limits", "rates", "steps", "edges", "recalled")
 _DICTS = (
     *("marks", "places", "receipts", "leases", "paused_queues", "queue_settings", "schedules", "beats", "signals", "flows"),
-    *("archives", "audits", "numbers"),
+    *("archives", "audits", "minutes", "numbers"),
 )
 _decoder = msgspec.json.Decoder(Tables)
 

@@ -68,6 +68,8 @@ class BookVerbs(ABC):
     pause = _verb(Book.pause)
     set_queue = _verb(Book.set_queue)
     audits = _verb(Book.audits)
+    record_minutes = _verb(Book.record_minutes)
+    minutes = _verb(Book.minutes)
     enqueue_by = _verb(Book.enqueue_by)
     limits = _verb(Book.limits)
     set_limit = _verb(Book.set_limit)

@@ -53,6 +53,10 @@ class Names(Struct, frozen=True):
         return f"{self.schema}.audits"
 
     @property
+    def minutes(self) -> str:
+        return f"{self.schema}.minutes"
+
+    @property
     def fences(self) -> str:
         return f"{self.schema}.fences"
 

@@ -68,6 +68,7 @@ OTHERS: Final = {
     "beats": (_index("worker", "worker", "-at"), _index("worn", "delete_after")),
     "rates": (),
     "audits": (_index("at", "at"),),
+    "minutes": (_index("at", "at"),),
     "steps": (_index("job", "job"),),
     "signals": (_index("job", "job", "place"),),
     "flows": (),

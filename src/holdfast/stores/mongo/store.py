@@ -13,6 +13,7 @@ from holdfast._core.answers import Answer, BeatAnswer, Capabilities, Check, Enqu
 from holdfast._core.audit import AuditNote
 from holdfast._core.book.verbs import BookVerbs
 from holdfast._core.flow_changes import FlowChange, FlowChanges
+from holdfast._core.history import Minute, MinuteNote
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import ActiveJob, NewJob, Token
 from holdfast._core.lifecycle import Precondition, Transition
@@ -24,7 +25,7 @@ from holdfast.databases.mongo.caller import CallerDatabase, is_awaited, run_now
 from holdfast.databases.mongo.database import MongoDatabase
 from holdfast.databases.mongo.errors import Duplicate
 from holdfast.errors import HoldfastError
-from holdfast.stores.mongo import checks, schema, transactions
+from holdfast.stores.mongo import checks, history, schema, transactions
 from holdfast.stores.mongo.claiming import Claiming
 from holdfast.stores.mongo.enqueuing import Enqueuing
 from holdfast.stores.mongo.frozen import end_frozen
@@ -148,6 +149,14 @@ class MongoStore(BookVerbs):
     async def beat(self, leases: Sequence[UUID], *, draining: bool = False, notes: Sequence[BeatNote] = ()) -> BeatAnswer:
         await self.readiness.require_first()
         return await self._leases.beat(self.now, leases, draining=draining, notes=notes)
+
+    async def record_minutes(self, notes: Sequence[MinuteNote]) -> None:
+        await self._require_schema()
+        await history.record(self.database, self.names, self.now, notes)
+
+    async def minutes(self, since: datetime, until: datetime, limit: int) -> tuple[Minute, ...]:
+        await self._require_schema()
+        return await history.minutes(self.database, self.names, since, until, limit)
 
     async def start_through(self, lease: UUID, number: int, voids: int) -> bool:
         await self._require_schema()

@@ -7,6 +7,7 @@ from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.stores.postgres import checks
 from holdfast.stores.postgres.audits import AuditVerbs
 from holdfast.stores.postgres.dependents import DependentVerbs
+from holdfast.stores.postgres.history import HistoryVerbs
 from holdfast.stores.postgres.leases import Leases
 from holdfast.stores.postgres.limits import LimitVerbs
 from holdfast.stores.postgres.maintenance import Maintenance
@@ -19,7 +20,17 @@ from holdfast.stores.postgres.workflows import WorkflowVerbs
 
 
 class PostgresStore(
-    Moves, AuditVerbs, LimitVerbs, Leases, Reading, Maintenance, ScheduleVerbs, StepVerbs, WorkflowVerbs, DependentVerbs
+    Moves,
+    AuditVerbs,
+    HistoryVerbs,
+    LimitVerbs,
+    Leases,
+    Reading,
+    Maintenance,
+    ScheduleVerbs,
+    StepVerbs,
+    WorkflowVerbs,
+    DependentVerbs,
 ):
     """Jobs in one schema of a PostgreSQL database; the first use opens the first connection."""
 

@@ -68,6 +68,7 @@ from holdfast.stores.sqlite.caller_flows import CallerFlows
 from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.errors import ErrorVerbs
 from holdfast.stores.sqlite.exchange import Exchange
+from holdfast.stores.sqlite.history import HistoryVerbs
 from holdfast.stores.sqlite.job_transaction import Transaction
 from holdfast.stores.sqlite.lanes import Rounds
 from holdfast.stores.sqlite.leases import LeaseSightings
@@ -86,7 +87,7 @@ Rows = list[rows.Row]
 
 
 class SqliteStore(
-    AuditVerbs, ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVerbs, CallerFlows, ErrorVerbs, ListVerbs
+    AuditVerbs, HistoryVerbs, ScheduleVerbs, LimitVerbs, Prefetching, StepVerbs, WorkflowVerbs, CallerFlows, ErrorVerbs, ListVerbs
 ):
     """Jobs in one file, opened by the first verb, which creates or upgrades its schema.
 

@@ -20,7 +20,7 @@ GRANT INSERT, UPDATE, DELETE ON
     holdfast.pending, holdfast.active, holdfast.finished, holdfast.finished_other, holdfast.payloads, holdfast.attempts,
     holdfast.attempts_other, holdfast.receipts, holdfast.unique_keys, holdfast.queues, holdfast.limits, holdfast.rates,
     holdfast.schedules, holdfast.leases, holdfast.lease_starts, holdfast.beats, holdfast.steps, holdfast.signals,
-    holdfast.flows, holdfast.members, holdfast.edges, holdfast.audits
+    holdfast.flows, holdfast.members, holdfast.edges, holdfast.audits, holdfast.minutes
 TO holdfast_work;
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA holdfast TO holdfast_work;
 GRANT EXECUTE ON FUNCTION holdfast.make_partitions TO holdfast_work;

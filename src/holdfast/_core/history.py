@@ -1,0 +1,230 @@
+"""The history of the last day: what each worker did in each minute, and how minutes add up to the steps of a chart."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
+from typing import Final, Literal
+from uuid import UUID
+
+from msgspec import Struct, field
+
+from holdfast._core.metrics import OTHER, SECONDS
+
+HISTORY_RETENTION: Final = 86_400.0
+"""Seconds for which minutes are kept."""
+MINUTE: Final = 60.0
+MOST_STEPS: Final = 1_440
+"""The steps of one answer: the minutes of a day."""
+MOST_MINUTES: Final = 50_000
+"""The rows that one answer is made from; the newest ones, if there are more."""
+MOST_DELETED: Final = 1_000
+"""The old rows that one write deletes."""
+MOST_TASKS: Final = 200
+"""The tasks of one row; all further ones are added up as ``other``."""
+COMPLETED: Final = "completed"
+By = Literal["queue", "task"]
+
+
+class TaskMinute(Struct, frozen=True, array_like=True):
+    """The attempts of one task in a queue. ``wait`` and ``run``: how many fell into each of the buckets of times, without those that are
+    empty at the end."""
+
+    queue: str
+    task: str
+    outcomes: dict[str, int] = {}
+    wait: tuple[int, ...] = ()
+    run: tuple[int, ...] = ()
+    rescued: int = 0
+
+
+class MinuteNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one worker did in a minute, or in the part of one that is ``seconds`` long. ``None``: its supervisor did not know.
+
+    ``in_use``: the slots whose code ran, on the average. ``memory``: bytes. ``loop_lag``: the longest one, in seconds.
+    """
+
+    id: UUID
+    worker: str
+    seconds: float
+    slots: int | None = None
+    in_use: float | None = None
+    memory: int | None = None
+    loop_lag: float | None = None
+    tasks: tuple[TaskMinute, ...] = ()
+
+
+class Minute(Struct, frozen=True):
+    """A row of the history. ``at``: the end of its minute, on the store's clock."""
+
+    at: datetime
+    note: MinuteNote
+
+
+class HistoryStep(Struct, frozen=True, kw_only=True):
+    """What happened from ``at`` on. ``ended``: attempts per second, by outcome. ``rescued``: how many jobs were taken from workers.
+
+    Times are in seconds, and ``None`` where nothing ended or started; they are read off buckets, so they are estimates. ``slots`` and
+    ``in_use`` are averages over all workers.
+    """
+
+    at: datetime
+    ended: dict[str, float] = {}
+    rescued: int = 0
+    wait_p50: float | None = None
+    wait_p99: float | None = None
+    run_p50: float | None = None
+    run_p99: float | None = None
+    slots: float = 0.0
+    in_use: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Attempts that ended per second."""
+        return sum(self.ended.values())
+
+
+class History(Struct, frozen=True, kw_only=True):
+    """Steps of equal length, oldest first. ``groups``: those of each queue or task, if they were asked for.
+
+    ``looked_back_to``: before it there were more rows than one answer is made from; ``None``: all were read.
+    """
+
+    since: datetime
+    until: datetime
+    step: float
+    steps: tuple[HistoryStep, ...]
+    groups: dict[str, tuple[HistoryStep, ...]] = {}
+    looked_back_to: datetime | None = None
+
+
+class _Sum(Struct):
+    """What was counted in one step, so far."""
+
+    outcomes: dict[str, int] = field(default_factory=dict)
+    wait: list[int] = field(default_factory=list)
+    run: list[int] = field(default_factory=list)
+    rescued: int = 0
+    slot_seconds: float = 0.0
+    used_seconds: float = 0.0
+
+    def add(self, task: TaskMinute) -> None:
+        for outcome, number in task.outcomes.items():
+            self.outcomes[outcome] = self.outcomes.get(outcome, 0) + number
+        self.wait, self.run = _added(self.wait, task.wait), _added(self.run, task.run)
+        self.rescued += task.rescued
+
+    def step(self, at: datetime, seconds: float) -> HistoryStep:
+        return HistoryStep(
+            at=at,
+            ended={outcome: number / seconds for outcome, number in sorted(self.outcomes.items())},
+            rescued=self.rescued,
+            wait_p50=quantile(self.wait, 0.5),
+            wait_p99=quantile(self.wait, 0.99),
+            run_p50=quantile(self.run, 0.5),
+            run_p99=quantile(self.run, 0.99),
+            slots=self.slot_seconds / seconds,
+            in_use=self.used_seconds / seconds,
+        )
+
+
+def folded(
+    minutes: Sequence[Minute],
+    since: datetime,
+    until: datetime,
+    step: float,
+    *,
+    queue: str | None = None,
+    task: str | None = None,
+    by: By | None = None,
+    most: int = MOST_MINUTES,
+) -> History:
+    """Add minutes, newest first, up to steps; only those of a queue or a task, if one is named. ``by``: also for each of these.
+
+    A minute belongs to the step in which its middle lies. ``most``: that many minutes were asked for, so there may be older ones.
+    """
+    length = max(0, min(MOST_STEPS, round((until - since).total_seconds() / step)))
+    sums, groups = [_Sum() for _ in range(length)], dict[str, list[_Sum]]()
+    for minute in minutes:
+        note = minute.note
+        place = int((minute.at - timedelta(seconds=note.seconds / 2) - since).total_seconds() // step)
+        if not 0 <= place < length:
+            continue
+        sums[place].slot_seconds += (note.slots or 0) * note.seconds
+        sums[place].used_seconds += (note.in_use or 0.0) * note.seconds
+        for each in note.tasks:
+            if queue in (None, each.queue) and task in (None, each.task):
+                sums[place].add(each)
+                if by is not None:
+                    name = each.queue if by == "queue" else each.task
+                    groups.setdefault(name, [_Sum() for _ in range(length)])[place].add(each)
+    starts = [since + timedelta(seconds=step * place) for place in range(length)]
+
+    def steps(found: Iterable[_Sum]) -> tuple[HistoryStep, ...]:
+        return tuple(each.step(at, step) for at, each in zip(starts, found, strict=True))
+
+    return History(
+        since=since,
+        until=until,
+        step=step,
+        steps=steps(sums),
+        groups={name: steps(found) for name, found in sorted(groups.items())},
+        looked_back_to=minutes[-1].at if len(minutes) >= most else None,
+    )
+
+
+def quantile(counts: Sequence[int], share: float) -> float | None:
+    """Return the time that this share of the values does not exceed, by the bucket in which it lies; ``None`` without values.
+
+    >>> quantile([0, 0, 3, 1], 0.5), quantile([], 0.5)
+    (0.02, None)
+    """
+    total = sum(counts)
+    if not total:
+        return None
+    wanted, before = share * total, 0
+    for bucket, number in enumerate(counts):
+        if number and before + number >= wanted:
+            if bucket >= len(SECONDS):
+                break
+            low = SECONDS[bucket - 1] if bucket else 0.0
+            return low + (SECONDS[bucket] - low) * (wanted - before) / number
+        before += number
+    return SECONDS[-1]
+
+
+def aligned(at: datetime, step: float) -> datetime:
+    """Return the last moment up to ``at`` at which a step begins; steps are counted from midnight, UTC.
+
+    >>> aligned(datetime(2026, 11, 28, 14, 5, 52, tzinfo=UTC), 60.0).time()
+    datetime.time(14, 5)
+    """
+    midnight = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return midnight + timedelta(seconds=(at - midnight).total_seconds() // step * step)
+
+
+def trimmed(counts: Sequence[int]) -> tuple[int, ...]:
+    """Return counts without the zeros at their end.
+
+    >>> trimmed([0, 2, 0, 0])
+    (0, 2)
+    """
+    end = len(counts)
+    while end and not counts[end - 1]:
+        end -= 1
+    return tuple(counts[:end])
+
+
+def bounded(tasks: Mapping[tuple[str, str], TaskMinute]) -> tuple[TaskMinute, ...]:
+    """Return the counts of a row: the tasks with most attempts, and all others as one in each queue."""
+    busiest = sorted(tasks.values(), key=lambda each: (-sum(each.outcomes.values()), each.queue, each.task))
+    rest = dict[str, _Sum]()
+    for each in busiest[MOST_TASKS:]:
+        rest.setdefault(each.queue, _Sum()).add(each)
+    others = (
+        TaskMinute(queue, OTHER, each.outcomes, tuple(each.wait), tuple(each.run), each.rescued) for queue, each in rest.items()
+    )
+    return (*busiest[:MOST_TASKS], *others)
+
+
+def _added(mine: Sequence[int], more: Sequence[int]) -> list[int]:
+    return [one + other for one, other in zip_longest(mine, more, fillvalue=0)]
