@@ -19,6 +19,7 @@ from holdfast._engine.events import Event, Events
 from holdfast._engine.operators.audit import Audit
 from holdfast._engine.operators.backup import backup
 from holdfast._engine.operators.errors import Errors
+from holdfast._engine.operators.history import HistoryReads
 from holdfast._engine.operators.limits import Limits
 from holdfast._engine.operators.operators import Jobs, RecoveryRun, Workers
 from holdfast._engine.operators.queues import Queues
@@ -62,7 +63,7 @@ Wrapper = TypeVar("Wrapper", bound=Callable[..., object])
 Subscriber = TypeVar("Subscriber", bound=Callable[[Event], object])
 
 
-class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations, LimitDeclarations):
+class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations, LimitDeclarations, HistoryReads):
     """Tasks, and the store their jobs live in. Opens nothing until first used.
 
     >>> app = App("memory://")

@@ -112,6 +112,7 @@ def test_a_worker_logs_the_same_as_json(shop: App, folder: Path) -> None:
         error = {"type": "KeyError", "message": "'hidden hidden hidden'", "where": f"{folder.name}/shop.py:14 in charge"}
         assert retried["error"] == failed["error"] == error
         assert (failed["queue"], failed["attempt"], 0 < failed["duration"] < 30) == ("default", 2, True)
+        assert 0 <= failed["waited"] < 30
         assert "traceback" not in retried
         assert failed["traceback"].endswith("KeyError: 'hidden hidden hidden'")
     assert not re.search(rf"{SECRET}|{CARD}", log)

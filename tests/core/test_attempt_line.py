@@ -65,7 +65,7 @@ def test_ends_without_an_outcome_have_their_sentences() -> None:
     assert ended_line(claim, crashed, 3.0, crashed.error) == text
     released = lifecycle.release(JOB, code_ran=True)
     assert ended_line(claim, released, 3.0, None) == "sync 9d8f2c returned to its queue"
-    assert started_line(claim) == "sync 9d8f2c started, attempt 1"
+    assert started_line(claim, 0.9) == "sync 9d8f2c started, attempt 1, waited 0.9 s"
 
 
 def test_a_summary_names_the_five_largest_queues() -> None:

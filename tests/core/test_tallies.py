@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from holdfast._core.metrics import BYTES, METRICS, MOST_VALUES, SECONDS, Kind
-from holdfast._core.tallies import Distribution, Tallies, TallyDelta, Totals
+from holdfast._core.tallies import MOST_WAITS, Distribution, Tallies, TallyDelta, Totals
 
 JOB, MADE = UUID("01890a5d-ac96-774b-bcce-b302099a8057"), 1688096058.518
 
@@ -73,3 +73,18 @@ def test_many_values_are_counted_as_one_by_one() -> None:
     for value in values:
         single.observe([value], SECONDS)
     assert (together.counts, round(together.total, 6)) == (single.counts, round(single.total, 6))
+
+
+def test_waits_are_counted_in_buckets_before_there_are_many_and_each_reader_gets_all() -> None:
+    tallies = Tallies(nullcontext())
+    tallies.waited("q", "mail", 0.3)
+    later = tallies.reader()
+    for _ in range(MOST_WAITS + 1):
+        tallies.waited("q", "mail", 0.003)
+    assert all(len(waits) <= MOST_WAITS for waits in tallies._waits.values())
+    deltas = taken(tallies), later.take()
+    for delta, early in zip(deltas, (1, 0), strict=True):
+        assert delta is not None
+        spread = dict(delta.spreads)["job_wait_seconds", "q", "mail"]
+        assert (spread.counts[0], spread.counts[SECONDS.index(0.5)]) == (MOST_WAITS + 1, early)
+    assert (tallies.take(), later.take()) == (None, None)

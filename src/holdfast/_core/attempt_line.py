@@ -18,9 +18,9 @@ _ENDS = {
 _LOST: Final[Mapping[str, str]] = {RescueReason.EXPIRED: "lease ran out", RescueReason.CLOSED: "lease given up"}
 
 
-def started_line(claim: Claim) -> str:
-    """Return the sentence of an attempt whose code begins."""
-    return f"{job_name(claim.job.task, claim.job.id)} started, attempt {claim.job.attempt}"
+def started_line(claim: Claim, waited: float) -> str:
+    """Return the sentence of an attempt whose code begins. ``waited``: for how many seconds the job was due."""
+    return f"{job_name(claim.job.task, claim.job.id)} started, attempt {claim.job.attempt}, waited {span(max(0.0, waited))}"
 
 
 def ended_line(claim: Claim, move: Transition, seconds: float | None, error: object) -> str:

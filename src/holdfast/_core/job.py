@@ -227,7 +227,8 @@ class Claim(Struct, frozen=True, kw_only=True):
 
     ``rescue``: the job's last one. ``hook_due_at``: set if the rescue hook must run before the handler; it also identifies this hook.
     ``inputs``: the parameters that the payload lacks, because they are outcomes of other jobs. ``results``: those that the store
-    had at hand, by the positions of the inputs; all others are read when the job begins. ``failed``: those of the parameters, once the
+    had at hand, by the positions of the inputs; all others are read when the job begins. ``waited``: for how many seconds it had been
+    due when it was claimed, on the clock of the store. ``failed``: those of the parameters, once the
     payload has all others, that have no result; ``failed_items``: the items of lists that have none.
     """
 
@@ -241,6 +242,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     headers: Headers = ()
     inputs: tuple[Input, ...] = ()
     results: tuple[bytes | None, ...] = ()
+    waited: float = 0.0
     failed: tuple[tuple[str, Failed], ...] = ()
     failed_items: tuple[tuple[str, int, Failed], ...] = ()
 

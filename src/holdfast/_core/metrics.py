@@ -41,6 +41,7 @@ COUNTED: dict[str, Metric] = {
         "Jobs that an attempt or a rescue finished, by final state and reason.",
     ),
     "attempt_duration_seconds": Metric(Kind.SECONDS, ("queue", "task", "outcome"), "How long the code of attempts ran."),
+    "job_wait_seconds": Metric(Kind.SECONDS, ("queue", "task"), "From the moment a job was due to the start of its code."),
     "job_total_seconds": Metric(Kind.SECONDS, ("queue", "task"), "From the enqueue of a job to its end."),
     "jobs_rescued": Metric(
         Kind.COUNTER, ("task", "reason", "by"), "Jobs taken from workers, by the worker's own supervisor or another."

@@ -207,6 +207,7 @@ def claim_of(row: JobRecord) -> Claim:
         priority=row.priority,
         headers=row.headers,
         inputs=() if row.member is None else row.member.inputs,
+        waited=0.0 if row.claimed_at is None else max(0.0, (row.claimed_at - row.available_at).total_seconds()),
     )
 
 

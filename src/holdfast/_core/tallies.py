@@ -18,6 +18,8 @@ Series = tuple[str, ...]
 """A metric's name, and the values of its labels."""
 Ending = tuple[str, str, str, str, str]
 """How attempts ended: their queue, task and outcome, and the final state and reason of their jobs, or ""."""
+MOST_WAITS = 1000
+"""The waits that are kept before they are put into buckets, so that a process whose counts are not taken does not grow."""
 UNCOUNTED = frozenset(("job.enqueued", "job.claimed", "job.started"))
 """Events of every job, which are not even made without a subscriber: other metrics count what they report."""
 FAILURES = frozenset(("store.unavailable", "store.refused", "store.busy"))
@@ -77,6 +79,9 @@ class Tallies:
         self._counts: dict[Series, int] = {}
         self._spreads: dict[Series, Distribution] = {}
         self._ended: dict[Ending, _Ended] = {}
+        self._waits: dict[tuple[str, str], list[float]] = {}
+        self._own = TallyReader(self)
+        self._readers = [self._own]
 
     def count(self, metric: str, *labels: str, by: int = 1) -> None:
         """Count something that happened."""
@@ -124,19 +129,50 @@ class Tallies:
             for series, spread in delta.spreads:
                 self._spread(series).add(spread)
 
-    def take(self) -> TallyDelta | None:
+    def waited(self, queue: str, task: str, seconds: float) -> None:
+        """Count for how long a job had been due when its code began. They are put into buckets later, many at once."""
+        with self._lock:
+            waits = self._waits.get((queue, task))
+            if waits is None:
+                waits = self._waits[queue, task] = []
+            waits.append(seconds)
+            if len(waits) >= MOST_WAITS:
+                self._sort_waits()
+
+    def reader(self) -> "TallyReader":
+        """Return one more reader, which gets all that is counted from now on: taking it takes nothing from others."""
+        with self._lock:
+            self._collect()
+            self._readers.append(found := TallyReader(self))
+        return found
+
+    def take(self, reader: "TallyReader | None" = None) -> TallyDelta | None:
         """Return what was counted since the last call, and forget it; None if there is nothing."""
         with self._lock:
-            ended, self._ended = self._ended, {}
-            for (queue, task, outcome, state, reason), each in ended.items():
-                self._count(("attempts", queue, task, outcome), each.number)
-                self._spread(("attempt_duration_seconds", queue, task, outcome)).add(each.run)
-                if state:
-                    self._count(("jobs_finished", queue, task, state, reason), each.number)
-                    self._spread(("job_total_seconds", queue, task)).add(each.whole)
-            counts, self._counts = self._counts, {}
-            spreads, self._spreads = self._spreads, {}
-        return TallyDelta(tuple(counts.items()), tuple(spreads.items())) if counts or spreads else None
+            self._collect()
+            return (reader or self._own).pop()
+
+    def _collect(self) -> None:
+        """Give all readers what was counted since the last time."""
+        self._sort_ended()
+        self._sort_waits()
+        for reader in self._readers if self._counts or self._spreads else ():
+            reader.add(self._counts, self._spreads)
+        self._counts, self._spreads = {}, {}
+
+    def _sort_waits(self) -> None:
+        waits, self._waits = self._waits, {}
+        for (queue, task), seconds in waits.items():
+            self._spread(("job_wait_seconds", queue, task)).observe(seconds, SECONDS)
+
+    def _sort_ended(self) -> None:
+        ended, self._ended = self._ended, {}
+        for (queue, task, outcome, state, reason), each in ended.items():
+            self._count(("attempts", queue, task, outcome), each.number)
+            self._spread(("attempt_duration_seconds", queue, task, outcome)).add(each.run)
+            if state:
+                self._count(("jobs_finished", queue, task, state, reason), each.number)
+                self._spread(("job_total_seconds", queue, task)).add(each.whole)
 
     def _count(self, series: Series, by: int) -> None:
         self._counts[series] = self._counts.get(series, 0) + by
@@ -146,6 +182,32 @@ class Tallies:
         if found is None:
             found = self._spreads[series] = Distribution.empty()
         return found
+
+
+class TallyReader:
+    """What was counted since this reader last took it. It does not grow with what is counted, only with the number of series."""
+
+    def __init__(self, tallies: Tallies) -> None:
+        self._tallies = tallies
+        self._counts: dict[Series, int] = {}
+        self._spreads: dict[Series, Distribution] = {}
+
+    def take(self) -> TallyDelta | None:
+        """Return what was counted since the last call, and forget it; None if there is nothing."""
+        return self._tallies.take(self)
+
+    def add(self, counts: Mapping[Series, int], spreads: Mapping[Series, Distribution]) -> None:
+        """Add what was counted."""
+        for series, number in counts.items():
+            self._counts[series] = self._counts.get(series, 0) + number
+        for series, spread in spreads.items():
+            self._spreads.setdefault(series, Distribution.empty()).add(spread)
+
+    def pop(self) -> TallyDelta | None:
+        """Return what was added, and forget it."""
+        counts, self._counts = self._counts, {}
+        spreads, self._spreads = self._spreads, {}
+        return TallyDelta(tuple(counts.items()), tuple(spreads.items())) if counts or spreads else None
 
 
 class LabelValues:

@@ -30,7 +30,7 @@ class EventName(StrEnum):
     JOBS_RESCHEDULED = "jobs.rescheduled"  # jobs refused
     JOBS_DELETED = "jobs.deleted"  # jobs refused
     JOB_CLAIMED = "job.claimed"  # job task attempt worker via rescued recovery
-    JOB_STARTED = "job.started"  # job task attempt worker: the first line of its handler is about to run
+    JOB_STARTED = "job.started"  # job task queue attempt worker waited: the first line of its handler is about to run
     JOB_RESCUE_HOOK_COMPLETED = "job.rescue_hook_completed"  # job task attempt worker reason: on_rescue committed
     JOB_RESCUE_HOOK_FAILED = "job.rescue_hook_failed"  # job task attempt worker reason error: on_rescue raised; it is still due
     JOB_COMPLETED = "job.completed"  # job task attempt worker

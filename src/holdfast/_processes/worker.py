@@ -60,7 +60,7 @@ class ProcessOptions(Struct, frozen=True):
         prefetch_time: float = 0.1,
         log_jobs: str = "auto",
         log_errors: str = "full",
-        tallies: bool = False,
+        tallies: bool = True,
     ) -> "ProcessOptions":
         """Parse the options as typed; raises ``ConfigurationError`` when one is not valid."""
         names = None if queues is None else tuple(name.strip() for name in queues.split(","))

@@ -114,10 +114,9 @@ def worker(  # size: one parameter for each option
         prefetch_time=prefetch_time,
         log_jobs=log_jobs,
         log_errors=log_errors,
-        tallies=metrics is not None,
     )
     configure_logs(log_level, log_format)
-    kept = SupervisorOptions(processes=processes, until_empty=until_empty, grace=grace)
+    kept = SupervisorOptions(processes=processes, until_empty=until_empty, grace=grace, has_history=True)
     clock, events = SystemClock(), Events()
     banner = Banner(target, processes, options, clock.monotonic)
     make = _maker((target, options), kept, clock, events)

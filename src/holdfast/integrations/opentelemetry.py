@@ -84,6 +84,7 @@ def instrument_app(
     app.around_enqueue(telemetry.enqueue)
     app.around_run(telemetry.run)
     app.on("job.rescued")(telemetry.rescued)
+    app.on("job.started")(telemetry.started)
 
 
 class _Telemetry:
@@ -96,6 +97,7 @@ class _Telemetry:
         self._consumed = meter.create_counter("messaging.client.consumed.messages", "{message}", "Attempts started.")
         self._calls = meter.create_histogram("messaging.client.operation.duration", "s", "How long enqueues took.")
         self._processed = meter.create_histogram("messaging.process.duration", "s", "How long attempts ran.")
+        self._waited = meter.create_histogram("holdfast.job.wait.duration", "s", "From the moment a job was due to its start.")
         self._rescues = meter.create_counter("holdfast.rescues", "{job}", "Jobs taken from workers.")
         self._exports: set[asyncio.Task[None]] = set()
 
@@ -164,6 +166,11 @@ class _Telemetry:
             set_status_on_exception=False,
             **_place(held.id, held.attempt, headers, now),
         )
+
+    def started(self, event: Event) -> None:
+        """Record for how long a job was due when its code began."""
+        fields = event.fields
+        self._waited.record(max(0.0, fields["waited"]), _labels(str(fields["task"]), str(fields["queue"]), "run", "process"))
 
     def rescued(self, event: Event) -> None:
         """Export the span of an attempt whose process was killed before it could."""

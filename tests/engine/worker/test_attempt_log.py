@@ -45,7 +45,9 @@ class Site:
         return self
 
     def ends(self, outcome: Outcome, claim: Claim = CLAIM) -> None:
-        self.outcomes.announce(FinishedRun(claim, lifecycle.finish(claim.job, outcome, jitter=0.0), seconds=0.5), job=JOB.id)
+        self.outcomes.announce(
+            FinishedRun(claim, lifecycle.finish(claim.job, outcome, jitter=0.0), seconds=0.5, waited=0.9), job=JOB.id
+        )
 
     @property
     def lines(self) -> list[str]:
@@ -66,13 +68,13 @@ FAILED = "ERROR pay 000007 failed for good, attempt 1 of 1: ValueError: hidden\\
     ("jobs", "lines"),
     [
         ("auto", [COMPLETED, FAILED]),
-        ("all", ["INFO pay 000007 started, attempt 1", COMPLETED, FAILED]),
+        ("all", ["INFO pay 000007 started, attempt 1, waited 0.9 s", COMPLETED, FAILED]),
         ("failures", [FAILED]),
         ("off", []),
     ],
 )
 def test_the_operator_chooses_which_attempts_have_a_line(site: Site, jobs: str, lines: list[str]) -> None:
-    site.start(jobs).log.started(CLAIM)
+    site.start(jobs).log.started(CLAIM, 0.9)
     site.ends(Done())
     site.ends(BROKEN)
     assert site.lines == lines

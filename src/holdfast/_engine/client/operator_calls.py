@@ -10,6 +10,7 @@ from msgspec import structs
 
 from holdfast._core.answers import EnqueueAnswer, Purged
 from holdfast._core.audit import AuditEntry, AuditFilter, AuditNote
+from holdfast._core.history import Minute
 from holdfast._core.job import NewJob
 from holdfast._core.limits import Limit, LimitView, Scope, ScopeKind
 from holdfast._core.origin import Origin
@@ -19,7 +20,7 @@ from holdfast._engine.client.acting import new_note
 from holdfast._engine.client.announcement import announce
 from holdfast._engine.client.flow_calls import FlowCalls
 from holdfast._engine.events import EventName
-from holdfast._engine.store_defaults import auditing, lanes, limits, purge, scheduling
+from holdfast._engine.store_defaults import auditing, history, lanes, limits, purge, scheduling
 from holdfast._ports.transport import Hint
 
 BATCH = 1000
@@ -44,6 +45,10 @@ class OperatorCalls(FlowCalls, ABC):
     async def audits(self, which: AuditFilter) -> Sequence[AuditEntry]:
         """Return what operators did, newest first."""
         return await self._retry("audits", partial(auditing(self._store).audits, which))
+
+    async def minutes(self, since: datetime, until: datetime, most: int) -> Sequence[Minute]:
+        """Return what workers did in each minute of that time, newest first."""
+        return await self._retry("minutes", partial(history(self._store).minutes, since, until, most))
 
     async def schedules(self) -> ScheduleList:
         """Return all schedules, by name."""

@@ -11,6 +11,8 @@ from contextvars import copy_context
 from types import TracebackType
 from typing import Self
 
+from msgspec import structs
+
 from holdfast._engine.embedded.in_process import InProcessHost
 from holdfast._engine.embedded.parts import Parts
 from holdfast._engine.events import Event, Events
@@ -62,7 +64,7 @@ class EmbeddedWorker:
             events=events,
             connect=lambda settings: (self._parts.open_store(settings), self._parts.open_transport(settings)),
             open_table=self._parts.open_table,
-            options=SupervisorOptions(isolates=False, tells=False),
+            options=SupervisorOptions(isolates=False, tells=False, has_history=True),
             arguments=(),
         )
 
@@ -72,7 +74,7 @@ class EmbeddedWorker:
             self._parts.environment(store, self._parts.events),
             registry=self._parts.registry,
             settings=self._parts.settings,
-            options=self._parts.options,
+            options=structs.replace(self._parts.options, tallies=self._parts.settings.beat_history > 0),
             tables=self._parts.tables,
             runner_host=self._parts.runner_host,
             runners=self._parts.runners,

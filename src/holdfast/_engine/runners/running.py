@@ -27,7 +27,8 @@ class Stop(StrEnum):
 
 class Running(Struct, eq=False):
     """A handler at work in this process, or in a runner of it. ``crash``: how a runner ended that this worker had not killed.
-    ``is_announced``: the start of its code, at ``begun_at``, has listeners. ``timer``: set to its ``timeout`` while it is in a runner.
+    ``is_announced``: the start of its code, at ``begun_at``, has listeners. ``waited``: for how long the job was due by then.
+    ``timer``: set to its ``timeout`` while it is in a runner.
     ``pause``: seconds to wait before a job that has not begun is tried again. ``asked``: the read of the results that it takes;
     ``is_launched``: it no longer waits for them. ``task``: to be cancelled; ``work``: what it awaits.
     ``unavailable``: why no runner could be started for it.
@@ -40,12 +41,14 @@ class Running(Struct, eq=False):
     kind: RunnerKind
     may_start: Callable[[], bool]
     is_announced: bool
+    claimed_at: float
     asked: asyncio.Task[Mapping[UUID, Output]] | None = None
     is_launched: bool = False
     task: asyncio.Task[Any] | None = None
     work: Coroutine[Any, Any, None] | None = None
     has_begun: bool = False
     begun_at: float | None = None
+    waited: float | None = None
     stop: Stop | None = None
     stops_requested: frozenset[Stop] = frozenset()
     stopped_at: float | None = None

@@ -3,34 +3,28 @@
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from holdfast._engine.events import Events
+from holdfast._engine.environment import Environment
 from holdfast._engine.supervisor.pruner import Pruner
 from holdfast._engine.supervisor.recovery import EXPIRED_PER_STEP, Recovery
 from holdfast._engine.supervisor.republisher import Republisher
 from holdfast._engine.supervisor.unknown_tasks import UnknownTasks
-from holdfast._ports.clock import Randomness
-from holdfast._ports.store import Store
-from holdfast._ports.transport import Transport
 
 SHORTEST_PAUSE = 0.1
 Step = Callable[[], Coroutine[Any, Any, float]]
 
 
 def maintenance_steps(
-    store: Store,
-    transport: Transport,
+    environment: Environment,
     recovery: Recovery,
     *,
     tasks: Callable[[], Sequence[str]],
     queues: Callable[[], Sequence[str] | None],
     interval: float,
-    now: Callable[[], float],
-    events: Events,
-    chance: Randomness,
 ) -> list[tuple[str, Step]]:
     """Return the maintenance steps, each with its name."""
-    unknown = UnknownTasks(store, known=tasks, now=now, events=events)
-    pruner = Pruner(store, events=events, chance=chance)
+    store, events, transport = environment.store, environment.events, environment.transport
+    unknown = UnknownTasks(store, known=tasks, now=environment.lease_time, events=events)
+    pruner = Pruner(store, events=events, chance=environment.chance)
 
     async def expire() -> float:
         return SHORTEST_PAUSE if await recovery.expire() >= EXPIRED_PER_STEP else interval

@@ -95,12 +95,14 @@ class Recovery:
         host: Host | None = None,
         own: Callable[[], Collection[UUID]] = frozenset,
         compare_clocks: Callable[[], Awaitable[object]] | None = None,
+        rescued: Callable[[ActiveJob, Transition, str], None] | None = None,
     ) -> None:
         self._store = environment.store
         self._events, self._chance, self._now = environment.events, environment.chance, environment.lease_time
         self._wall = environment.clock.wall
         self._publish = environment.transport.publish
         self._contact, self._host, self._own, self._compare_clocks = contact, host, own, compare_clocks
+        self._rescued = rescued
         self._off, self._left = frozenset(switches.off), Counter[str]()
         self._leases_left: set[UUID] = set()
         self._late: tuple[Transition, ...] = ()
@@ -350,6 +352,8 @@ class Recovery:
         if (tallies := self._events.tallies) is not None:
             times = {"delay": took, "wall": self._wall()}
             count_rescue(tallies, hold, move, to, reason=reason, is_own=hold.lease in self._own(), **times)
+        if self._rescued is not None:
+            self._rescued(hold, move, worker)
         rescued = Rescued(hold.id, hold.task, reason, worker, hold.attempt, to)
         self._events.emit_as(
             rescued_line(hold, move, to, worker, signal or reason, took),

@@ -25,6 +25,7 @@ from holdfast._engine.supervisor.declared_limits import DeclaredLimits
 from holdfast._engine.supervisor.event_relay import EventRelay
 from holdfast._engine.supervisor.isolation import Isolation
 from holdfast._engine.supervisor.maintenance import maintenance_steps
+from holdfast._engine.supervisor.minute_history import MinuteHistory
 from holdfast._engine.supervisor.options import SupervisorOptions as SupervisorOptions
 from holdfast._engine.supervisor.recovery import MOST_REFUSALS, Contact, Recovery
 from holdfast._engine.supervisor.reviver import Reviver
@@ -73,7 +74,7 @@ class Supervisor:
         self._opening, self._beating_now, self._services = asyncio.Lock(), asyncio.Lock(), list[asyncio.Task[None]]()
         self._isolation: Isolation | None = None
         self._rows_scheduler: RowsScheduler | None = None
-        self._until_empty, self._drained = UntilEmpty(), asyncio.Event()
+        self._until_empty, self._drained, self._minutes = UntilEmpty(), asyncio.Event(), MinuteHistory(lambda: self.workers, host)
         self._clock_check, self._drains, self._exit_code, self._has_worked = ClockCheck(), 0, OK, False
 
     async def run(self) -> int:
@@ -86,6 +87,7 @@ class Supervisor:
         for task in (*self._services, *self._recoveries):
             task.cancel()
         await asyncio.gather(*self._services, *self._recoveries, return_exceptions=True)
+        await self._minutes.close()
         if self._rows_scheduler is not None:
             await self._rows_scheduler.end()
         if self._settings is not None:
@@ -147,7 +149,8 @@ class Supervisor:
         """
         try:
             child = await self._host.spawn(self._arguments)
-            worker = WorkerHandle(child, now=self._now_of_lease, events=self._events, is_isolated=is_isolated)
+            now, counted = self._now_of_lease, self._minutes.add
+            worker = WorkerHandle(child, now=now, events=self._events, is_isolated=is_isolated, counted=counted)
         except Exception as error:
             self._report_error("spawn", error)
             return False
@@ -228,6 +231,7 @@ class Supervisor:
                 host=None if settings.reconcile == "off" else self._host,
                 own=self._own_leases,
                 compare_clocks=self._beat,
+                rescued=self._minutes.rescued,
             )
             await self._recovery.reconcile(by_host_name=settings.reconcile == "hostname")
             self._beating = self._service("beat", self._beat, pause=settings.timing.beat / 2)
@@ -252,23 +256,15 @@ class Supervisor:
         )
         limited = partial(has_limited_jobs, self._store, tasks, queues)
         self._until_empty = UntilEmpty(self._isolation.is_needed, self._rows_scheduler.is_needed, limited)
-        steps = maintenance_steps(
-            self._store,
-            self._transport,
-            self._recovery,
-            tasks=tasks,
-            queues=queues,
-            interval=pause,
-            now=self._now_of_lease,
-            events=self._events,
-            chance=self._chance,
-        )
+        steps = maintenance_steps(self._environment, self._recovery, tasks=tasks, queues=queues, interval=pause)
         self._declared_limits = DeclaredLimits(
             self._store, lambda step: self._services.append(asyncio.create_task(serve("limits", step).run()))
         )
         self._scheduler = Scheduler(self._environment, longest=5.0 * settings.poll_interval)
         self._scheduling = serve("schedules", self._scheduler.step)
         voiding, reviver = Voiding(self._environment, settings, lambda: tuple(self.workers)), Reviver(self._environment, settings)
+        if self._options.has_history and settings.beat_history and self._minutes.begin(self._environment):
+            steps.append(("history", self._minutes.step))
         if voiding.is_needed:
             steps.append(("void", voiding.step))
         if reviver.is_needed:

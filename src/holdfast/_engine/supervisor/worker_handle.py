@@ -8,6 +8,7 @@ from uuid import UUID
 from holdfast._core.job import RescueReason
 from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.requests import BeatNote, NewLease
+from holdfast._core.tallies import TallyDelta
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
 from holdfast._engine.events import EventName, Events
@@ -22,8 +23,16 @@ START_TIMEOUT = 120.0
 class WorkerHandle:
     """What the supervisor knows about one worker, and what it decides about it."""
 
-    def __init__(self, child: WorkerChild, *, now: Callable[[], float], events: Events, is_isolated: bool = False) -> None:
-        self.child = child
+    def __init__(
+        self,
+        child: WorkerChild,
+        *,
+        now: Callable[[], float],
+        events: Events,
+        is_isolated: bool = False,
+        counted: Callable[[str, TallyDelta], None] | None = None,
+    ) -> None:
+        self.child, self._counted = child, counted
         self.is_isolated = is_isolated
         self.name = str(child.process.pid)
         self.lease: NewLease | None = None
@@ -145,7 +154,10 @@ class WorkerHandle:
                 self._answers(answered)
                 self.is_idle, self.pong = is_idle, message
             case messages.TalliesSent(delta=delta):
-                self._events.tallied().add(delta)
+                if self._events.tallies is not None:
+                    self._events.tallies.add(delta)
+                if self._counted is not None:
+                    self._counted(self.name, delta)
             case messages.UndeliveredOutcomes(transitions=transitions):
                 self.undelivered = transitions
             case messages.ClaimsLost():

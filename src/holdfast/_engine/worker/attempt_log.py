@@ -46,12 +46,12 @@ class AttemptLog:
         self.flush()
         return has_line
 
-    def started(self, claim: Claim) -> None:
+    def started(self, claim: Claim, waited: float) -> None:
         """Write the line of an attempt whose code begins: only if each job is to be logged."""
         if self._jobs is LogJobs.ALL and logger.isEnabledFor(logging.INFO):
             job = claim.job
-            details = {"job": job.id, "task": job.task, "queue": job.queue, "attempt": job.attempt}
-            _write(logging.INFO, started_line(claim), event=EventName.JOB_STARTED.value, fields=details, details=details)
+            details = {"job": job.id, "task": job.task, "queue": job.queue, "attempt": job.attempt, "waited": waited}
+            _write(logging.INFO, started_line(claim, waited), event=EventName.JOB_STARTED.value, fields=details, details=details)
 
     def ended(self, ended: FinishedRun, event: Event) -> None:
         """Write the line of an attempt that ended, with a traceback if it was the last one and failed."""
@@ -61,7 +61,7 @@ class AttemptLog:
         shown = None if move.error is None else self._shown(ended, move.error, is_final=event.name is EventName.JOB_FAILED)
         trace = "" if shown is None else shown.traceback
         where = structs.replace(shown, where="") if shown is not None and trace else shown
-        details: dict[str, object] = {"queue": ended.claim.job.queue, "duration": ended.seconds}
+        details: dict[str, object] = {"queue": ended.claim.job.queue, "duration": ended.seconds, "waited": ended.waited}
         if shown is not None:
             error = {"type": shown.type, "message": shown.message, "where": shown.where}
             details["error"] = {name: value for name, value in error.items() if value}

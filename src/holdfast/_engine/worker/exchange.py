@@ -320,14 +320,14 @@ class Exchange:
         for claim in claims[len(now) + (len(later) if may_start else 0) :]:  # too late, or more jobs than asked for
             self.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False)))
 
-    def _begin(self, claim: Claim) -> None:
+    def _begin(self, claim: Claim, claimed_at: float | None = None) -> None:
         """Run a job in a free slot, or return it if it is too late, or an attempt that this worker lost has not stopped yet."""
         code_of_it_runs = claim.job.id in self._executor.running
         if self._lease.may_act() and not self.is_closed and not code_of_it_runs:
             if self._events.has_listener(EventName.JOB_CLAIMED):
                 via = self._delivered.get(claim.job.id, ClaimSource.POLL)
                 self._events.emit(EventName.JOB_CLAIMED, **self._fields(claim.job), **origin_of(claim, via))
-            self._executor.start(claim, is_announced=self._events.has_listener(EventName.JOB_STARTED))
+            self._executor.start(claim, is_announced=self._events.has_listener(EventName.JOB_STARTED), claimed_at=claimed_at)
         else:
             pause = self._poll_interval if code_of_it_runs else 0.0  # released at once it would come back at once
             self.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False), pause))

@@ -44,7 +44,7 @@ def _ignore_freed() -> None:
     pass
 
 
-def _ignore_begun(claim: Claim) -> None:
+def _ignore_begun(claim: Claim, waited: float) -> None:
     pass
 
 
@@ -70,8 +70,8 @@ class Executor:
         self.state: Any = None
         self.freed: Callable[[], None] = _ignore_freed
         """Called after a handler has left its slot."""
-        self.begun: Callable[[Claim], None] = _ignore_begun
-        """Called when the first line of a handler is about to run."""
+        self.begun: Callable[[Claim, float], None] = _ignore_begun
+        """Called when the first line of a handler is about to run, with the seconds for which its job had been due."""
         self._events, self._chance = environment.events, environment.chance
         self._registry, self._progress, self._lease, self._reports = registry, progress, lease, reports
         self._runners: dict[RunnerKind, Runner] = {RunnerKind.LOOP: LoopRunner(), RunnerKind.THREAD: threads}
@@ -90,15 +90,19 @@ class Executor:
         """Return how many handlers of that kind run."""
         return sum(running.kind is kind for running in self.running.values())
 
-    def start(self, claim: Claim, *, is_announced: bool = False) -> None:
-        """Run the claim's handler; its slot is taken from this moment on. ``is_announced``: the start of its code has listeners."""
+    def start(self, claim: Claim, *, is_announced: bool = False, claimed_at: float | None = None) -> None:
+        """Run the claim's handler; its slot is taken from this moment on. ``is_announced``: the start of its code has listeners.
+
+        ``claimed_at``: when the claim was answered, if that was before now.
+        """
         self.started += 1
         task = self._registry.get(claim.job.task)
         runner = None if task is None else self._runners.get(kind := task.kind, self._pool)
         if task is None or runner is None:
             self.finished.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False)))
             return
-        running = Running(claim, task, runner.context(claim, self._progress), kind, self._lease.may_act, is_announced)
+        context, at = runner.context(claim, self._progress), self._lease.now() if claimed_at is None else claimed_at
+        running = Running(claim, task, context, kind, self._lease.may_act, is_announced, at)
         running.context.state = self.state
         if self._is_draining:
             running.context.mark_draining()
@@ -238,7 +242,7 @@ class Executor:
 
     def _finished(self, running: Running, moved: Transition) -> FinishedRun:
         seconds = None if running.begun_at is None else self._lease.now() - running.begun_at
-        return FinishedRun(running.claim, moved, seconds=seconds, sensitive=running.definition.sensitive)
+        return FinishedRun(running.claim, moved, seconds=seconds, waited=running.waited, sensitive=running.definition.sensitive)
 
     async def _outcome(self, running: Running) -> Outcome | None:
         """Run the handler and return its outcome; ``None`` when it was stopped or its job was lost."""
@@ -280,9 +284,18 @@ class Executor:
     def _begin(self, running: Running) -> None:
         job, running.begun_at = running.claim.job, self._lease.now()
         self._reports.begun(job)
-        self.begun(running.claim)
+        running.waited = waited = running.claim.waited + running.begun_at - running.claimed_at
+        if self._events.tallies is not None:
+            self._events.tallies.waited(job.queue, job.task, waited)
+        self.begun(running.claim, waited)
         if running.is_announced:
-            fields = {"task": job.task, "attempt": job.attempt, "worker": self._lease.worker}
+            fields = {
+                "task": job.task,
+                "queue": job.queue,
+                "attempt": job.attempt,
+                "worker": self._lease.worker,
+                "waited": waited,
+            }
             self._events.emit(EventName.JOB_STARTED, job=job.id, **fields)
 
     def _begin_in_runner(self, running: Running) -> None:

@@ -14,14 +14,15 @@ class FinishedRun(Struct, frozen=True):
     """A handler whose code has stopped. ``transition`` is ``None`` if it returned nothing and its job had another owner.
 
     ``pause``: seconds for which the worker keeps the claim before it releases it, or before it tries a locked row again.
-    ``refusals``: how often the store has refused the outcome in a separate write. ``seconds``: how long the code ran.
-    ``sensitive``: the names that its task declares, whose values no log shows."""
+    ``refusals``: how often the store has refused the outcome in a separate write. ``seconds``: how long the code ran, and ``waited``:
+    for how long the job was due before that. ``sensitive``: the names that its task declares, whose values no log shows."""
 
     claim: Claim
     transition: Transition | None
     pause: float = 0.0
     refusals: int = 0
     seconds: float | None = None
+    waited: float | None = None
     sensitive: frozenset[str] = frozenset()
 
     @property

@@ -29,7 +29,7 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
 
     ``most``: run at most that many jobs and end as soon as nothing is due (``app.run_due``); ``None``: run until drained.
     ``prefetch``: claim at most that many jobs ahead of free slots; 0: none; ``None``: as many as the slots finish in
-    ``prefetch_time`` seconds. ``tallies``: count for the metrics of the supervisor.
+    ``prefetch_time`` seconds. ``tallies``: count for the supervisor, which keeps the history.
     """
 
     concurrency: int = 100

@@ -34,11 +34,11 @@ Aged = tuple[float, Claim]
 class AheadCalls(NamedTuple):
     """What jobs that are claimed ahead need of their worker.
 
-    ``begin`` runs a job in a free slot. ``audit`` compares the worker's jobs with the store's. ``may_start``: whether no answer of a claim
-    is lost. ``ask_for_void`` asks the supervisor to void a claim whose answer is lost.
+    ``begin`` runs a job in a free slot, with the time at which it was claimed. ``audit`` compares the worker's jobs with the store's.
+    ``may_start``: whether no answer of a claim is lost. ``ask_for_void`` asks the supervisor to void a claim whose answer is lost.
     """
 
-    begin: Callable[[Claim], None]
+    begin: Callable[[Claim, float | None], None]
     audit: Callable[[], None]
     may_start: Callable[[], bool]
     ask_for_void: Callable[[], None]
@@ -124,7 +124,8 @@ class Prefetch:
     def refill(self) -> None:
         """Begin started jobs in the free slots, and ask for the start of more once few are left."""
         while self._started and self._free() > 0:
-            self._begin(self._started.popleft()[1])
+            claimed_at, claim = self._started.popleft()
+            self._begin(claim, claimed_at)
         if self._waiting and not self._starting and self.pace.is_low(len(self._started)):
             self.wake.set()
 

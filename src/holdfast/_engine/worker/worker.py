@@ -78,6 +78,7 @@ class Worker:
         self._reports = AttemptReporter(link, self.lease.now)
         self._backup = OutcomeBackup(self._send)
         self._receiving: Service | None = None
+        self._tallies = self._events.tallied().reader() if options.tallies else None
 
     async def run(self) -> None:
         """Run until drained, orphaned or without a lease; then no code of it runs and all outcomes are delivered."""
@@ -381,8 +382,7 @@ class Worker:
 
     def _send_tallies(self) -> None:
         """Send what was counted to the supervisor, which keeps it when this process is killed."""
-        tallies = self._events.tallies if self._options.tallies else None
-        if tallies is not None and (delta := tallies.take()) is not None:
+        if self._tallies is not None and (delta := self._tallies.take()) is not None:
             self._send(messages.TalliesSent(delta))
 
     def _runner_processes(self) -> int:

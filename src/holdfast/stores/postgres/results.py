@@ -68,7 +68,7 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
     claims = []
     for row in found:
         job, number, task, queue, key, attempt, failures, crashes, checkpoint, rescue, hook, payload, priority, extra, *rest = row
-        flow, inputs, ended, *_ = rest
+        flow, inputs, ended, waited, *_ = rest
         taken = () if inputs is None else inputs_of(inputs)
         hold = ActiveJob(
             id=job,
@@ -96,6 +96,7 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
                 headers=headers_in(extra),
                 inputs=taken,
                 results=_results_of(taken, dict(ended)) if ended else (),
+                waited=waited,
             )
         )
     return tuple(claims)

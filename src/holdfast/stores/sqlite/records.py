@@ -41,6 +41,7 @@ def _claim_of(row: Row, request: ClaimRequest) -> Claim:  # size: one line for e
         extra,
         flow,
         inputs,
+        waited,
         payload,
     ) = row
     hold = ActiveJob(
@@ -66,6 +67,7 @@ def _claim_of(row: Row, request: ClaimRequest) -> Claim:  # size: one line for e
         priority=priority,
         headers=headers_in(extra),
         inputs=inputs_of(inputs),
+        waited=waited / 1e6,
     )
 
 

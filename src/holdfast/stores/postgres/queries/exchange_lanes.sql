@@ -121,7 +121,7 @@ claimed AS (
 SELECT claimed.*, NULL AS report FROM claimed
 UNION ALL
 SELECT
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, (SELECT count(*) FROM gone),
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, (SELECT count(*) FROM gone),
     json_build_object(
         'dealt', (SELECT count(*) FROM dealt),
         'cut', (SELECT priority FROM cut),

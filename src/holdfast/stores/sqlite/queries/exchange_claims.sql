@@ -3,10 +3,11 @@
 SELECT
     id, claim_number, task, state, attempt, failures, crashes, checkpoint, rescue, hook_due_at, queue, key, priority, extra,
     flow, iif(flow IS NULL, NULL, (SELECT members.inputs FROM holdfast_members AS members WHERE members.job = id)),
+    claimed_at - available_at,
     coalesce(payload, (SELECT payloads.payload FROM holdfast_payloads AS payloads WHERE payloads.job = id))
 FROM (
     SELECT id, claim_id, claim_number, task, state, attempt, failures, crashes, checkpoint, rescue, hook_due_at, queue, key, priority, extra, payload,
-        flow
+        flow, claimed_at, available_at
     FROM holdfast_jobs
     WHERE lease = :lease AND state IN ('claimed', 'running')
     ORDER BY claim_number DESC

@@ -1,0 +1,78 @@
+"""``app.history()``: what workers did in the last day, in steps."""
+
+from datetime import UTC, datetime, timedelta
+
+from holdfast._core.durations import Duration, seconds
+from holdfast._core.history import HISTORY_RETENTION, MINUTE, MOST_MINUTES, MOST_STEPS, By, History, aligned, folded
+from holdfast._engine.client.connections import Connections
+from holdfast.errors import ConfigurationError
+from holdfast.sync import blocking
+
+
+class HistoryReads:
+    """The part of an App that reads the history."""
+
+    _connections: Connections
+
+    async def ahistory(
+        self,
+        *,
+        since: datetime | Duration = "1h",
+        until: datetime | None = None,
+        step: Duration = "1m",
+        queue: str | None = None,
+        task: str | None = None,
+        by: By | None = None,
+    ) -> History:
+        """Return what workers did in each step: attempts per second, rescues, waiting and running times, slots in use.
+
+        ``since``: a time, or for how long before ``until``; the store remembers 24 hours. A minute is complete some seconds after its
+        end, so ``until`` is the last full step if left out. ``step``: whole minutes. ``by``: the same for each ``"queue"`` or ``"task"``.
+        ``Unsupported`` if the store keeps no history.
+
+        >>> [step.rate for step in app.history(since="3m").steps]  # doctest: +SKIP
+        [41.8, 40.2, 42.0]
+        """
+        start, end, length = _checked(since, until, step, self._connections.clock.wall())
+        if by not in (None, "queue", "task"):
+            raise ConfigurationError([f'by={by!r}: use "queue" or "task"'])
+        found = await self._connections.client().minutes(start, end + timedelta(seconds=2 * MINUTE), MOST_MINUTES)
+        return folded(found, start, end, length, queue=queue, task=task, by=by)
+
+    history = blocking(ahistory)
+
+
+def _checked(since: datetime | Duration, until: datetime | None, step: Duration, now: float) -> tuple[datetime, datetime, float]:
+    """Return the first and the last moment, and the length of a step; raise ``ConfigurationError`` with every problem."""
+    problems = list[str]()
+    length = back = MINUTE
+    try:
+        length = seconds(step)
+    except ValueError as error:
+        problems.append(f"step: {error}")
+    if length < MINUTE or length % MINUTE or length > HISTORY_RETENTION:
+        problems.append(f"step={step!r}: use whole minutes, up to a day")
+        length = MINUTE
+    problems += [
+        f"{name}={value}: use a datetime with a time zone"
+        for name, value in (("since", since), ("until", until))
+        if isinstance(value, datetime) and value.tzinfo is None
+    ]
+    if not isinstance(since, datetime):
+        try:
+            back = seconds(since)
+        except ValueError as error:
+            problems.append(f"since: {error}")
+    if problems:
+        raise ConfigurationError(problems)
+    end = aligned(until or datetime.fromtimestamp(now - SETTLED, UTC), length)
+    start = aligned(since, length) if isinstance(since, datetime) else end - timedelta(seconds=-(-back // length) * length)
+    earliest = aligned(datetime.fromtimestamp(now - HISTORY_RETENTION, UTC), length)
+    start = max(start, earliest)
+    if (end - start).total_seconds() / length > MOST_STEPS:
+        raise ConfigurationError([f"since={since!r}, step={step!r}: more than {MOST_STEPS} steps; use longer ones"])
+    return start, end, length
+
+
+SETTLED = 10.0
+"""Seconds after which all supervisors have written a minute."""
