@@ -81,7 +81,7 @@ def test_waits_are_counted_in_buckets_before_there_are_many_and_each_reader_gets
     later = tallies.reader()
     for _ in range(MOST_WAITS + 1):
         tallies.waited("q", "mail", 0.003)
-    assert all(len(waits) <= MOST_WAITS for waits in tallies._waits.values())
+    assert len(tallies._waits) < MOST_WAITS
     deltas = taken(tallies), later.take()
     for delta, early in zip(deltas, (1, 0), strict=True):
         assert delta is not None

@@ -4,6 +4,7 @@ They cost so little that a worker may count every job: one entry of a dict per t
 """
 
 from bisect import bisect_right
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -79,7 +80,7 @@ class Tallies:
         self._counts: dict[Series, int] = {}
         self._spreads: dict[Series, Distribution] = {}
         self._ended: dict[Ending, _Ended] = {}
-        self._waits: dict[tuple[str, str], list[float]] = {}
+        self._waits = deque[tuple[str, str, float]]()
         self._own = TallyReader(self)
         self._readers = [self._own]
 
@@ -131,12 +132,9 @@ class Tallies:
 
     def waited(self, queue: str, task: str, seconds: float) -> None:
         """Count for how long a job had been due when its code began. They are put into buckets later, many at once."""
-        with self._lock:
-            waits = self._waits.get((queue, task))
-            if waits is None:
-                waits = self._waits[queue, task] = []
-            waits.append(seconds)
-            if len(waits) >= MOST_WAITS:
+        self._waits.append((queue, task, seconds))  # a deque needs no lock, which would be half the cost
+        if len(self._waits) >= MOST_WAITS:
+            with self._lock:
                 self._sort_waits()
 
     def reader(self) -> "TallyReader":
@@ -161,9 +159,12 @@ class Tallies:
         self._counts, self._spreads = {}, {}
 
     def _sort_waits(self) -> None:
-        waits, self._waits = self._waits, {}
-        for (queue, task), seconds in waits.items():
-            self._spread(("job_wait_seconds", queue, task)).observe(seconds, SECONDS)
+        sorted_waits = defaultdict[Series, list[float]](list)
+        for _ in range(len(self._waits)):
+            queue, task, seconds = self._waits.popleft()
+            sorted_waits["job_wait_seconds", queue, task].append(seconds)
+        for series, waits in sorted_waits.items():
+            self._spread(series).observe(waits, SECONDS)
 
     def _sort_ended(self) -> None:
         ended, self._ended = self._ended, {}
