@@ -7,9 +7,15 @@ import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from holdfast._core.history import MinuteNote, TaskMinute
+from holdfast._core.job import RescueReason
+from holdfast._core.lifecycle import LeaseEnd, rescue
+from holdfast._core.policy import Policy
+from holdfast._core.requests import ClaimRequest
 from holdfast._system.clock import SystemClock
 from holdfast.http.identity import LOCAL
 from holdfast.http.tokens import Tokens, new_token
@@ -18,7 +24,10 @@ from holdfast.testing.clock import FakeChance, FakeClock
 from tests.broker.support import RunningBroker, running
 from tests.broker.test_api import VIEWER, WORKER, Caller, Reply
 from tests.e2e.waiting import until
+from tests.engine.support import LEASE
+from tests.event_loops import run
 
+CRASH = LeaseEnd(RescueReason.CRASHED, "SIGKILL")
 OPERATOR = new_token("anna", "operator", FakeChance(7))
 
 
@@ -326,3 +335,38 @@ def test_a_page_of_another_site_changes_nothing_with_what_its_reader_may_do(cloc
         request = urllib.request.Request(f"{broker.url}{path}", b"\x80", {"Origin": "https://evil.example"}, method="POST")
         with pytest.raises(urllib.error.HTTPError, match=r"401|403"):
             urllib.request.urlopen(request, timeout=30)
+
+
+def test_what_workers_did_is_read_in_steps(api: Caller, broker: RunningBroker, clock: FakeClock) -> None:
+    task = TaskMinute("mail", "send", {"completed": 120, "failed": 6}, (0, 126), (126,), 2)
+    note = MinuteNote(id=UUID(int=9), worker="w", seconds=60.0, slots=10, in_use=4.0, tasks=(task,))
+    clock.advance(60.0 - clock.wall() % 60 + 5.0)
+    run(broker.store.record_minutes([note]))
+    clock.advance(10.0)
+    found = api.get("/history?step=60&by=queue").body
+    assert (len(found["steps"]), found["step"], found["looked_back_to"]) == (60, 60, None)
+    step = found["steps"][-1]
+    assert (step["ended"], step["rescued"], step["slots"]) == ({"completed": 2.0, "failed": 0.1}, 2, 10.0)
+    assert step["at"] < found["to"]
+    assert found["groups"]["mail"][-1]["ended"] == step["ended"]
+    end = found["to"].replace("+00:00", "Z")
+    assert api.get(f"/history?from={found['from']}&to={end}&step=3600&task=none").body["steps"][0]["ended"] == {}
+    for query in ("step=90", "step=30", "from=2026-01-01", "by=worker"):
+        assert api.get(f"/history?{query}").status == 422, query
+
+
+def test_jobs_that_were_taken_from_workers_are_listed_with_the_reason(api: Caller, broker: RunningBroker) -> None:
+    (quiet, _, taken), store = _submit(api, 3), broker.store
+    request = ClaimRequest(lease=LEASE.id, claim=UUID(int=5), tasks={"t": Policy()}, limit=3)
+
+    async def crash() -> None:
+        await store.open_lease(LEASE)
+        claims = (await store.exchange([], request)).claims
+        await store.end_lease(LEASE.id, CRASH)
+        await store.exchange([rescue(claim.job, CRASH, jitter=0.0) for claim in claims if str(claim.job.id) != quiet])
+
+    run(crash())
+    first = api.get("/rescues?limit=1").body
+    (item,) = first["items"]
+    assert (item["job"], item["reason"], item["worker"], item["crashes"]) == (taken, "crashed", LEASE.worker, 1)
+    assert len(api.get(f"/rescues?cursor={first['next']}").body["items"]) == 1

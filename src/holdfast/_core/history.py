@@ -89,8 +89,8 @@ class History(Struct, frozen=True, kw_only=True):
     ``looked_back_to``: before it there were more rows than one answer is made from; ``None``: all were read.
     """
 
-    since: datetime
-    until: datetime
+    since: datetime = field(name="from")
+    until: datetime = field(name="to")
     step: float
     steps: tuple[HistoryStep, ...]
     groups: dict[str, tuple[HistoryStep, ...]] = {}

@@ -1,6 +1,7 @@
 """All calls of the management API, from one list: the broker and the dashboard mount the same."""
 
 from holdfast.http.bulk import BulkActions
+from holdfast.http.history_resources import HistoryResources
 from holdfast.http.job_resources import JobResources
 from holdfast.http.job_verbs import JobVerbs
 from holdfast.http.managed import Managed
@@ -25,5 +26,6 @@ def management(managed: Managed, operations: Operations | None = None) -> list[O
         *JobVerbs(managed).operations(),
         *BulkActions(managed, operations or operations_of(managed)).operations(),
         *Resources(managed).operations(),
+        *HistoryResources(managed).operations(),
         *Verbs(managed).operations(),
     ]

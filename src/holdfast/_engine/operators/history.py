@@ -1,9 +1,10 @@
 """``app.history()``: what workers did in the last day, in steps."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.history import HISTORY_RETENTION, MINUTE, MOST_MINUTES, MOST_STEPS, By, History, aligned, folded
+from holdfast._engine.client.client import Client
 from holdfast._engine.client.connections import Connections
 from holdfast.errors import ConfigurationError
 from holdfast.sync import blocking
@@ -33,16 +34,33 @@ class HistoryReads:
         >>> [step.rate for step in app.history(since="3m").steps]  # doctest: +SKIP
         [41.8, 40.2, 42.0]
         """
-        start, end, length = _checked(since, until, step, self._connections.clock.wall())
-        if by not in (None, "queue", "task"):
-            raise ConfigurationError([f'by={by!r}: use "queue" or "task"'])
-        found = await self._connections.client().minutes(start, end + timedelta(seconds=2 * MINUTE), MOST_MINUTES)
-        return folded(found, start, end, length, queue=queue, task=task, by=by)
+        client = self._connections.client()
+        return await read_history(client, since=since, until=until, step=step, queue=queue, task=task, by=by)
 
     history = blocking(ahistory)
 
 
-def _checked(since: datetime | Duration, until: datetime | None, step: Duration, now: float) -> tuple[datetime, datetime, float]:
+async def read_history(
+    client: Client,
+    *,
+    since: datetime | Duration,
+    until: datetime | None = None,
+    step: Duration = MINUTE,
+    queue: str | None = None,
+    task: str | None = None,
+    by: By | None = None,
+) -> History:
+    """Read the rows of a time, and add them up."""
+    start, end, length = _checked(since, until, step, client.now())
+    if by not in (None, "queue", "task"):
+        raise ConfigurationError([f'by={by!r}: use "queue" or "task"'])
+    found = await client.minutes(start, end + timedelta(seconds=2 * MINUTE), MOST_MINUTES)
+    return folded(found, start, end, length, queue=queue, task=task, by=by)
+
+
+def _checked(
+    since: datetime | Duration, until: datetime | None, step: Duration, now: datetime
+) -> tuple[datetime, datetime, float]:
     """Return the first and the last moment, and the length of a step; raise ``ConfigurationError`` with every problem."""
     problems = list[str]()
     length = back = MINUTE
@@ -65,10 +83,9 @@ def _checked(since: datetime | Duration, until: datetime | None, step: Duration,
             problems.append(f"since: {error}")
     if problems:
         raise ConfigurationError(problems)
-    end = aligned(until or datetime.fromtimestamp(now - SETTLED, UTC), length)
+    end = aligned(until or now - timedelta(seconds=SETTLED), length)
     start = aligned(since, length) if isinstance(since, datetime) else end - timedelta(seconds=-(-back // length) * length)
-    earliest = aligned(datetime.fromtimestamp(now - HISTORY_RETENTION, UTC), length)
-    start = max(start, earliest)
+    start = max(start, aligned(now - timedelta(seconds=HISTORY_RETENTION), length))
     if (end - start).total_seconds() / length > MOST_STEPS:
         raise ConfigurationError([f"since={since!r}, step={step!r}: more than {MOST_STEPS} steps; use longer ones"])
     return start, end, length
