@@ -11,6 +11,7 @@ from holdfast._core.requests import ClaimRequest, NewLease
 from holdfast._core.timing import LeaseTiming
 from holdfast._system.clock import SystemRandomness
 from holdfast.opening import open_store
+from tests.dashboard.past import remember
 
 PROCESS = ProcessIdentity("elsewhere", 7, 700, "boot", "pid:1", "time:1")
 
@@ -43,6 +44,7 @@ def furnish(folder: Path) -> str:
     app.queues.pause("mail")
     sync_orders.options(queue="mail").enqueue("east")
     app.close()
+    asyncio.run(remember(folder, PROCESS))
     asyncio.run(_claim(app))
     return url
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from itertools import zip_longest
 from typing import Final, Literal
 from uuid import UUID
@@ -61,7 +62,8 @@ class Minute(Struct, frozen=True):
 
 
 class HistoryStep(Struct, frozen=True, kw_only=True):
-    """What happened from ``at`` on. ``ended``: attempts per second, by outcome. ``rescued``: how many jobs were taken from workers.
+    """What happened from ``at`` on. ``ended``: attempts per second, by outcome. ``started``: attempts per second. ``rescued``: how many
+    jobs were taken from workers.
 
     Times are in seconds, and ``None`` where nothing ended or started; they are read off buckets, so they are estimates. ``slots`` and
     ``in_use`` are averages over all workers.
@@ -69,6 +71,7 @@ class HistoryStep(Struct, frozen=True, kw_only=True):
 
     at: datetime
     ended: dict[str, float] = {}
+    started: float = 0.0
     rescued: int = 0
     wait_p50: float | None = None
     wait_p99: float | None = None
@@ -84,16 +87,19 @@ class HistoryStep(Struct, frozen=True, kw_only=True):
 
 
 class History(Struct, frozen=True, kw_only=True):
-    """Steps of equal length, oldest first. ``groups``: those of each queue or task, if they were asked for.
+    """Steps of equal length, oldest first, and the ``total`` of all. ``groups``: those of each queue or task, if they were asked for.
 
-    ``looked_back_to``: before it there were more rows than one answer is made from; ``None``: all were read.
+    ``totals``: of
+    each of them. ``looked_back_to``: before it there were more rows than one answer is made from; ``None``: all were read.
     """
 
     since: datetime = field(name="from")
     until: datetime = field(name="to")
     step: float
     steps: tuple[HistoryStep, ...]
+    total: HistoryStep
     groups: dict[str, tuple[HistoryStep, ...]] = {}
+    totals: dict[str, HistoryStep] = {}
     looked_back_to: datetime | None = None
 
 
@@ -113,10 +119,17 @@ class _Sum(Struct):
         self.wait, self.run = _added(self.wait, task.wait), _added(self.run, task.run)
         self.rescued += task.rescued
 
+    def join(self, other: "_Sum") -> "_Sum":
+        self.add(TaskMinute("", "", other.outcomes, tuple(other.wait), tuple(other.run), other.rescued))
+        self.slot_seconds += other.slot_seconds
+        self.used_seconds += other.used_seconds
+        return self
+
     def step(self, at: datetime, seconds: float) -> HistoryStep:
         return HistoryStep(
             at=at,
             ended={outcome: number / seconds for outcome, number in sorted(self.outcomes.items())},
+            started=sum(self.wait) / seconds,
             rescued=self.rescued,
             wait_p50=quantile(self.wait, 0.5),
             wait_p99=quantile(self.wait, 0.99),
@@ -162,12 +175,17 @@ def folded(
     def steps(found: Iterable[_Sum]) -> tuple[HistoryStep, ...]:
         return tuple(each.step(at, step) for at, each in zip(starts, found, strict=True))
 
+    def total(found: Iterable[_Sum]) -> HistoryStep:
+        return reduce(_Sum.join, found, _Sum()).step(since, max(step, step * length))
+
     return History(
         since=since,
         until=until,
         step=step,
         steps=steps(sums),
+        total=total(sums),
         groups={name: steps(found) for name, found in sorted(groups.items())},
+        totals={name: total(found) for name, found in groups.items()},
         looked_back_to=minutes[-1].at if len(minutes) >= most else None,
     )
 

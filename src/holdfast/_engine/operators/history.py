@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from holdfast._core.durations import Duration, seconds
-from holdfast._core.history import HISTORY_RETENTION, MINUTE, MOST_MINUTES, MOST_STEPS, By, History, aligned, folded
+from holdfast._core.history import HISTORY_RETENTION, MINUTE, MOST_MINUTES, By, History, aligned, folded
 from holdfast._engine.client.client import Client
 from holdfast._engine.client.connections import Connections
 from holdfast.errors import ConfigurationError
@@ -83,12 +83,11 @@ def _checked(
             problems.append(f"since: {error}")
     if problems:
         raise ConfigurationError(problems)
-    end = aligned(until or now - timedelta(seconds=SETTLED), length)
-    start = aligned(since, length) if isinstance(since, datetime) else end - timedelta(seconds=-(-back // length) * length)
-    start = max(start, aligned(now - timedelta(seconds=HISTORY_RETENTION), length))
-    if (end - start).total_seconds() / length > MOST_STEPS:
-        raise ConfigurationError([f"since={since!r}, step={step!r}: more than {MOST_STEPS} steps; use longer ones"])
-    return start, end, length
+    end = aligned(until or now - timedelta(seconds=SETTLED), MINUTE)
+    if isinstance(since, datetime):
+        back = (end - since).total_seconds()
+    steps = min(-(-back // length), HISTORY_RETENTION // length)
+    return end - timedelta(seconds=max(0.0, steps) * length), end, length
 
 
 SETTLED = 10.0

@@ -6,12 +6,16 @@ from typing import Any
 from urllib.parse import quote
 
 from holdfast._core.answers import LeaseView, QueueView
+from holdfast._core.attempt_line import span
 from holdfast._core.durations import in_words
+from holdfast._core.history import HistoryStep
 from holdfast._core.job import PLACE_OF, Place, State
 from holdfast._core.overview import MOST_RUNNING, Need, Overview
 from holdfast._core.phrases import percent
 from holdfast._core.story_words import CRASH_KIND_OF, ENDINGS, counted
 from holdfast._core.view import JobView
+from holdfast.dashboard.charts import per_second
+from holdfast.dashboard.views.history import last_hours
 from holdfast.dashboard.views.page import Asked, Page, jobs_where
 from holdfast.dashboard.words import FAMILIES, NEED_GLYPHS, TABS, number, short, took
 from holdfast.http.resources import condition
@@ -25,7 +29,7 @@ _HINTS = {State.HELD: "you decide"}
 
 async def overview(asked: Asked) -> Page:
     """Return the overview, from one look at the store."""
-    seen = await asked.app.aoverview()
+    seen, last = await asked.app.aoverview(), await last_hours(asked)
     counts: Counter[State] = Counter()
     for queue in seen.queues:
         counts.update(queue.counts)
@@ -33,13 +37,14 @@ async def overview(asked: Asked) -> Page:
         "needs": [_need(need) for need in seen.needs],
         "is_new": not counts and not seen.workers,
         "places": [_place(place, counts, seen) for place in Place],
-        "queues": [_queue(queue) for queue in seen.queues[:MOST_ROWS]],
+        "queues": [_queue(queue, last["of_queues"].get(queue.name)) for queue in seen.queues[:MOST_ROWS]],
         "all_queues": len(seen.queues),
         "running": [running(job, seen.at) for job in sorted(seen.running, key=_begin)[:MOST_ROWS]],
         "all_running": _bounded(len(seen.running)),
         "rescues": [_rescue(job, seen.at) for job in sorted(seen.rescued, key=_rescued, reverse=True)[:MOST_RESCUES]],
         "workers": [_worker(worker) for worker in seen.workers[:MOST_ROWS]],
         "all_workers": len(seen.workers),
+        "last": last,
     }
     return Page(template="overview.html", title="Overview", section="/", values=values)
 
@@ -119,7 +124,7 @@ def _beats(seen: Overview) -> str:
     return f"last beat {in_words(ago)} ago, {counted(len(live), 'worker')}"
 
 
-def _queue(queue: QueueView) -> dict[str, Any]:
+def _queue(queue: QueueView, recent: HistoryStep | None) -> dict[str, Any]:
     count = {place: sum(number for state, number in queue.counts.items() if PLACE_OF[state] is place) for place in Place}
     return {
         "name": queue.name,
@@ -128,6 +133,8 @@ def _queue(queue: QueueView) -> dict[str, Any]:
         "due": number(queue.counts.get(State.AVAILABLE, 0)),
         "later": number(count[Place.PENDING] - queue.counts.get(State.AVAILABLE, 0)),
         "running": number(count[Place.ACTIVE]),
+        "rate": per_second(0.0 if recent is None else recent.rate),
+        "wait": "–" if recent is None or recent.wait_p99 is None else span(recent.wait_p99),
         "failed": number(queue.counts.get(State.FAILED, 0), is_capped=State.FAILED in queue.capped),
     }
 
