@@ -89,15 +89,44 @@ class Frame(Struct, frozen=True):
             is_open = True
         return "".join(parts)
 
-    def area(self, values: Sequence[float]) -> str:
-        """Return what is below the line."""
-        return f"{self.path(values)}L{self.x(self.steps - 0.5)} {BOTTOM}L{self.x(0.5)} {BOTTOM}Z" if len(values) > 1 else ""
+    def area(self, values: Sequence[float | None]) -> str:
+        """Return what is below the line, in as many parts as the line has."""
+        parts, run = list[str](), list[tuple[float, float]]()
+        for place, value in enumerate((*values, None)):
+            if value is not None:
+                run.append((self.x(place + 0.5), self.y(value)))
+                continue
+            if len(run) > 1:
+                spots = "L".join(f"{x} {y}" for x, y in run)
+                parts.append(f"M{spots}L{run[-1][0]} {BOTTOM}L{run[0][0]} {BOTTOM}Z")
+            run = []
+        return "".join(parts)
+
+
+class Range(Struct, frozen=True):
+    """The time that a chart shows, and the number of its steps."""
+
+    since: datetime
+    until: datetime
+    steps: int
+
+    def frame(self, most: float, *, least: float = 1.0) -> Frame:
+        """Return where values up to this one are drawn."""
+        return Frame(self.steps, rounded(most, least=least))
+
+    def times(self, frame: Frame) -> list[tuple[float, str, str]]:
+        """Return the labels of the axis of time."""
+        places = [self.steps * part / _LABELS for part in range(_LABELS + 1)]
+        anchors = ("start", *("middle",) * (_LABELS - 1), "end")
+        whole = self.until - self.since
+        clocks = [f"{self.since + whole * (part / _LABELS):%H:%M}" for part in range(_LABELS + 1)]
+        return [(frame.x(place), clock, anchor) for place, clock, anchor in zip(places, clocks, anchors, strict=True)]
 
 
 def ended(history: History, ago: str) -> Chart:
     """Draw the attempts that ended per second, with rescues."""
-    steps = history.steps
-    frame = Frame(len(steps), rounded(max((step.rate for step in steps), default=0.0)))
+    steps, shown = history.steps, range_of(history)
+    frame = shown.frame(max((step.rate for step in steps), default=0.0))
     parts: tuple[tuple[str, str, Value], ...] = (
         ("completed", "m-completed", lambda step: step.ended.get(COMPLETED, 0.0)),
         ("failed", "f-failed", failed),
@@ -125,7 +154,7 @@ def ended(history: History, ago: str) -> Chart:
         unit="/s",
         label=f"Attempts that ended per second over the last {ago}, on the average {words}",
         ticks=[(frame.y(value), per_second(value)) for value in ticks(frame.top)],
-        times=_times(history, frame),
+        times=shown.times(frame),
         bars=bars,
         anchors=anchors,
         keys=[*keys, Key("a rescue", "c-rescued", "anchor")] if anchors else keys,
@@ -134,8 +163,8 @@ def ended(history: History, ago: str) -> Chart:
 
 def waiting(history: History, ago: str) -> Chart:
     """Draw for how long jobs were due when they started."""
-    steps = history.steps
-    frame = Frame(len(steps), rounded(max((step.wait_p99 or 0.0 for step in steps), default=0.0), least=0.1))
+    steps, shown = history.steps, range_of(history)
+    frame = shown.frame(max((step.wait_p99 or 0.0 for step in steps), default=0.0), least=0.1)
     middle, most = [step.wait_p50 for step in steps], [step.wait_p99 for step in steps]
     last = next((each for each in reversed(middle) if each is not None), None)
     total = history.total
@@ -149,7 +178,7 @@ def waiting(history: History, ago: str) -> Chart:
         unit=f"{unit} median".strip(),
         label=f"How long jobs waited over the last {ago}: {words}",
         ticks=[(frame.y(value), _short(value)) for value in ticks(frame.top)],
-        times=_times(history, frame),
+        times=shown.times(frame),
         lines=[Line(frame.path(most), "l-waiting dash"), Line(frame.path(middle), "l-running")],
         keys=[Key("median", "l-running", "line"), Key("99 of 100 wait less", "l-waiting dash", "line")],
     )
@@ -162,7 +191,7 @@ def slots(history: History, ago: str) -> Chart:
     most, last = max(every, default=0.0), steps[-1] if steps else None
     return amounts(
         "Slots in use",
-        history,
+        range_of(history),
         used,
         every,
         figure=_whole(last.in_use if last else 0.0),
@@ -174,18 +203,19 @@ def slots(history: History, ago: str) -> Chart:
 
 def amounts(
     title: str,
-    history: History,
-    used: Sequence[float],
-    every: Sequence[float] | None,
+    shown: Range,
+    used: Sequence[float | None],
+    every: Sequence[float | None] | None,
     *,
     figure: str,
     unit: str,
     label: str,
     names: tuple[str, ...],
-    text: Callable[[float], str] = lambda value: f"{value:,.0f}",
+    text: Callable[[float], str] = lambda value: f"{value:,g}",
+    least: float = 1.0,
 ) -> Chart:
     """Draw an amount as an area, below a line that shows how much there could be."""
-    frame = Frame(len(used), rounded(max((*used, *(every or ())), default=0.0)))
+    frame = shown.frame(max((each for each in (*used, *(every or ())) if each is not None), default=0.0), least=least)
     most = [] if every is None else [Line(frame.path(every), "l-waiting dash")]
     keys = [Key(name, style, "line") for name, style in zip(names, ("l-running", "l-waiting dash"), strict=False)]
     return Chart(
@@ -194,11 +224,16 @@ def amounts(
         unit=unit,
         label=label,
         ticks=[(frame.y(value), text(value)) for value in ticks(frame.top)],
-        times=_times(history, frame),
+        times=shown.times(frame),
         areas=[Line(frame.area(used), "a-running")],
         lines=[*most, Line(frame.path(used), "l-running")],
         keys=keys,
     )
+
+
+def range_of(history: History) -> Range:
+    """Return the time of a history."""
+    return Range(history.since, history.until, len(history.steps))
 
 
 def spark(values: Sequence[float]) -> str:
@@ -264,14 +299,3 @@ def _short(seconds: float) -> str:
 
 def _whole(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
-
-
-def _times(history: History, frame: Frame) -> list[tuple[float, str, str]]:
-    places = [frame.steps * part / _LABELS for part in range(_LABELS + 1)]
-    anchors = ("start", *("middle",) * (_LABELS - 1), "end")
-    return [(frame.x(place), _clock(history, place), anchor) for place, anchor in zip(places, anchors, strict=True)]
-
-
-def _clock(history: History, place: float) -> str:
-    at: datetime = history.since + (history.until - history.since) * (place / max(1, len(history.steps)))
-    return f"{at:%H:%M}"

@@ -35,6 +35,7 @@ try:
     from holdfast.dashboard.views.jobs import jobs
     from holdfast.dashboard.views.overview import overview
     from holdfast.dashboard.views.page import Asked, Page, message
+    from holdfast.dashboard.views.worker import worker
     from holdfast.dashboard.views.workflows import picture, workflow, workflows
     from holdfast.http.access import Access, target_of
     from holdfast.http.api import Api, of_route
@@ -90,6 +91,7 @@ VIEWS: Final[Sequence[tuple[str, Callable[[Asked], Awaitable[Page]]]]] = (
     ("/queues", lists.queues),
     ("/queues/{id}", one.queue),
     ("/workers", lists.workers),
+    ("/workers/{id}", worker),
     ("/schedules", lists.schedules),
     ("/schedules/{id}", one.schedule),
     ("/workflows", workflows),

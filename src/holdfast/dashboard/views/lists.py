@@ -1,6 +1,7 @@
 """The pages that are one table: errors, queues, workers, schedules, watched tables, limits, and what `holdfast check` finds."""
 
 from datetime import datetime
+from urllib.parse import quote
 
 from holdfast._core.answers import QueueView
 from holdfast._core.durations import in_words
@@ -60,7 +61,7 @@ async def workers(asked: Asked) -> Page:
         silent = Cell(text=f"silent for {in_words(worker.overdue)}", glyph="silent", family="failed")
         rows.append(
             [
-                text(worker.worker, style="m"),
+                text(worker.worker, style="m", link=f"/workers/{quote(worker.worker, safe='')}"),
                 silent if state == "silent" else text(state, style="soft"),
                 figure(worker.holds - worker.claimed),
                 figure(worker.claimed),
