@@ -51,7 +51,7 @@ def test_a_frame_shows_queues_and_how_far_jobs_are() -> None:
     queue = QueueRow(name="mail", paused_at=AT, counts={State.AVAILABLE: 12}, rate=3.21)
     text = drawn(Frame(at=AT, workers=[], queues=[queue], running=[job()]))
     line = next(line for line in text.splitlines() if line.startswith("mail"))
-    assert line.split() == ["mail", "paused", "3.2", "12"]
+    assert line.split() == ["mail", "paused", "3.2", "–", "12"]
     running = next(line for line in text.splitlines() if line.startswith("an-id"))
     assert running.split() == ["an-id", "analyze", "2", "1m15s", "█████░░░░░░░░░░░░░░░", "25%", "clone", "w"]
 

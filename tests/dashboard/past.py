@@ -30,15 +30,20 @@ def store_of(folder: Path, clock: PastClock, process: ProcessIdentity) -> Sqlite
 
 
 async def remember(folder: Path, process: ProcessIdentity, minutes: int = 60) -> None:
-    """Write that many minutes of two workers, the last one of which has just ended, and a day of beats of the first one."""
+    """Write minutes of two workers, the last one of which has just ended, and a day of beats of the first one."""
     clock = PastClock()
     store = store_of(folder, clock, process)
     since_minute = clock.wall() % 60
-    for ago in range(minutes, -1, -1):
+    for ago in moments(minutes):
         clock.behind = ago * 60.0 + since_minute - 2.0
         await store.record_minutes([minute(worker, minutes - ago) for worker in WORKERS])
     await _beats(store, clock, process)
     await store.close()
+
+
+def moments(minutes: int) -> list[int]:
+    """Return how many minutes ago rows are written: each minute of the last hour, and each quarter of an hour before."""
+    return [ago for ago in range(minutes, -1, -1) if ago <= 60 or ago % 15 == 0]
 
 
 def minute(worker: str, number: int) -> MinuteNote:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import reduce
-from itertools import zip_longest
 from typing import Final, Literal
 from uuid import UUID
 
@@ -16,17 +15,18 @@ HISTORY_RETENTION: Final = 86_400.0
 MINUTE: Final = 60.0
 MOST_STEPS: Final = 1_440
 """The steps of one answer: the minutes of a day."""
-MOST_MINUTES: Final = 50_000
+MOST_MINUTES: Final = 20_000
 """The rows that one answer is made from; the newest ones, if there are more."""
 MOST_DELETED: Final = 1_000
 """The old rows that one write deletes."""
 MOST_TASKS: Final = 200
 """The tasks of one row; all further ones are added up as ``other``."""
 COMPLETED: Final = "completed"
+_BUCKETS: Final = len(SECONDS) + 1
 By = Literal["queue", "task"]
 
 
-class TaskMinute(Struct, frozen=True, array_like=True):
+class TaskMinute(Struct, frozen=True, array_like=True, gc=False):
     """The attempts of one task in a queue. ``wait`` and ``run``: how many fell into each of the buckets of times, without those that are
     empty at the end."""
 
@@ -38,7 +38,7 @@ class TaskMinute(Struct, frozen=True, array_like=True):
     rescued: int = 0
 
 
-class MinuteNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class MinuteNote(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What one worker did in a minute, or in the part of one that is ``seconds`` long. ``None``: its supervisor did not know.
 
     ``in_use``: the slots whose code ran, on the average. ``memory``: bytes. ``loop_lag``: the longest one, in seconds.
@@ -54,7 +54,7 @@ class MinuteNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tasks: tuple[TaskMinute, ...] = ()
 
 
-class Minute(Struct, frozen=True):
+class Minute(Struct, frozen=True, gc=False):
     """A row of the history. ``at``: the end of its minute, on the store's clock."""
 
     at: datetime
@@ -107,8 +107,8 @@ class _Sum(Struct):
     """What was counted in one step, so far."""
 
     outcomes: dict[str, int] = field(default_factory=dict)
-    wait: list[int] = field(default_factory=list)
-    run: list[int] = field(default_factory=list)
+    wait: list[int] = field(default_factory=lambda: [0] * _BUCKETS)
+    run: list[int] = field(default_factory=lambda: [0] * _BUCKETS)
     rescued: int = 0
     slot_seconds: float = 0.0
     used_seconds: float = 0.0
@@ -116,7 +116,10 @@ class _Sum(Struct):
     def add(self, task: TaskMinute) -> None:
         for outcome, number in task.outcomes.items():
             self.outcomes[outcome] = self.outcomes.get(outcome, 0) + number
-        self.wait, self.run = _added(self.wait, task.wait), _added(self.run, task.run)
+        for mine, more in ((self.wait, task.wait), (self.run, task.run)):
+            for bucket, number in enumerate(more[:_BUCKETS]):
+                if number:
+                    mine[bucket] += number
         self.rescued += task.rescued
 
     def join(self, other: "_Sum") -> "_Sum":
@@ -169,7 +172,9 @@ def folded(
                 sums[place].add(each)
                 if by is not None:
                     name = each.queue if by == "queue" else each.task
-                    groups.setdefault(name, [_Sum() for _ in range(length)])[place].add(each)
+                    if name not in groups:
+                        groups[name] = [_Sum() for _ in range(length)]
+                    groups[name][place].add(each)
     starts = [since + timedelta(seconds=step * place) for place in range(length)]
 
     def steps(found: Iterable[_Sum]) -> tuple[HistoryStep, ...]:
@@ -239,10 +244,7 @@ def bounded(tasks: Mapping[tuple[str, str], TaskMinute]) -> tuple[TaskMinute, ..
     for each in busiest[MOST_TASKS:]:
         rest.setdefault(each.queue, _Sum()).add(each)
     others = (
-        TaskMinute(queue, OTHER, each.outcomes, tuple(each.wait), tuple(each.run), each.rescued) for queue, each in rest.items()
+        TaskMinute(queue, OTHER, each.outcomes, trimmed(each.wait), trimmed(each.run), each.rescued)
+        for queue, each in rest.items()
     )
     return (*busiest[:MOST_TASKS], *others)
-
-
-def _added(mine: Sequence[int], more: Sequence[int]) -> list[int]:
-    return [one + other for one, other in zip_longest(mine, more, fillvalue=0)]

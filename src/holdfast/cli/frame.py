@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from msgspec import Struct, structs
 
 from holdfast._core.answers import LeaseView, QueueView
+from holdfast._core.attempt_line import span as short_span
+from holdfast._core.history import History
 from holdfast._core.job import PLACE_OF, Place, State
 from holdfast._core.overview import Need
 from holdfast._core.queue_counts import at_least
@@ -15,6 +17,7 @@ from holdfast._core.text import printable
 from holdfast._core.view import JobView
 from holdfast.cli.output import span
 from holdfast.cli.workers import condition
+from holdfast.errors import Unsupported
 from holdfast.settings import public_url
 
 if TYPE_CHECKING:
@@ -68,9 +71,11 @@ ORDERS: Final[Mapping[Order, Callable[[RunningRow], Any]]] = {
 
 
 class QueueRow(Struct, frozen=True, kw_only=True):
-    """A queue. ``rate``, ``failed``: jobs that ended and that failed per second since the frame before, ``None`` in the first.
+    """A queue. ``rate``, ``failed``: jobs that ended and that failed per second since the frame before; in the first, ``rate`` is that of
+    the last full minute, if the store keeps a history.
 
-    ``rates``: those of the frames before, oldest first. ``capped``: states of which not all jobs were counted: then it has no rate.
+    ``rates``: those of the last 15 minutes, or of the frames before if the store keeps no history, oldest first. ``wait_p99``: the seconds
+    that 99 of 100 jobs waited less in these minutes. ``capped``: states of which not all jobs were counted: then it has no rate.
     """
 
     name: str
@@ -79,6 +84,7 @@ class QueueRow(Struct, frozen=True, kw_only=True):
     rate: float | None = None
     failed: float | None = None
     rates: Sequence[float] = ()
+    wait_p99: float | None = None
     capped: Sequence[State] = ()
 
 
@@ -98,13 +104,13 @@ def read(app: "App", wall: float, before: Frame | None = None) -> Frame:
     at = datetime.fromtimestamp(wall, UTC)
     known = {} if before is None else {line.name: line for line in before.queues}
     elapsed = 0.0 if before is None else (at - before.at).total_seconds()
-    seen = app.overview()
+    seen, last = app.overview(), _last_minutes(app)
     return Frame(
         at=at,
         store=public_url(app.settings.url),
         needs=seen.needs,
         workers=seen.workers,
-        queues=[_line(queue, known.get(queue.name), elapsed) for queue in seen.queues],
+        queues=[_with_history(_line(queue, known.get(queue.name), elapsed), last) for queue in seen.queues],
         running=sorted((RunningRow.of(job, at) for job in seen.running), key=ORDERS["for"]),
     )
 
@@ -118,6 +124,24 @@ def _line(queue: QueueView, before: QueueRow | None, elapsed: float) -> QueueRow
         for count in (_ended, lambda counts: counts.get(State.FAILED, 0))
     )
     return structs.replace(row, rate=rate, failed=failed, rates=(*before.rates, rate)[-MOST_RATES:])
+
+
+def _last_minutes(app: "App") -> History | None:
+    """Return the last 15 minutes of each queue, or nothing if the store keeps no history, or no worker has written any."""
+    try:
+        found = app.history(since="15m", by="queue")
+    except Unsupported:
+        return None
+    return found if found.total.slots or found.groups else None
+
+
+def _with_history(row: QueueRow, last: History | None) -> QueueRow:
+    if last is None:
+        return row
+    steps, total = last.groups.get(row.name, ()), last.totals.get(row.name)
+    rates = [round(step.rate, 2) for step in steps] or [0.0] * len(last.steps)
+    rate = row.rate if row.rate is not None else rates[-1]
+    return structs.replace(row, rate=rate, rates=rates, wait_p99=None if total is None else total.wait_p99)
 
 
 def _ended(counts: Mapping[State, int]) -> int:
@@ -179,13 +203,14 @@ def _workers(frame: Frame) -> "Table":
 
 
 def _queues(frame: Frame) -> "Table":
-    table = _table("queue", "condition", "jobs/s", "so far", *State)
+    table = _table("queue", "condition", "jobs/s", "wait p99", "last 15 min", *State)
     for line in frame.queues:
         is_paused = line.paused_at is not None
         counts = (count_text(line, state) if line.counts.get(state) else "" for state in State)
-        rate = "–" if line.capped else "" if line.rate is None else f"{line.rate:.1f}"
+        rate = ("–" if line.capped else "") if line.rate is None else f"{line.rate:.1f}"
         state = "paused" if is_paused else "open"
-        _add(table, printable(line.name), state, rate, sparkline(line.rates), *counts, style="yellow" if is_paused else "")
+        wait = "–" if line.wait_p99 is None else short_span(line.wait_p99)
+        _add(table, printable(line.name), state, rate, wait, sparkline(line.rates), *counts, style="yellow" if is_paused else "")
     return table
 
 

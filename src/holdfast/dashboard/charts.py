@@ -282,11 +282,11 @@ def ticks(top: float) -> list[float]:
 def per_second(value: float) -> str:
     """Return a rate as pages write it.
 
-    >>> per_second(41.83), per_second(0.0), per_second(0.034), per_second(1980.0)
-    ('41.8', '0', '0.03', '1,980')
+    >>> per_second(41.83), per_second(0.0), per_second(0.034), per_second(1980.0), per_second(0.001)
+    ('41.8', '0', '0.03', '1,980', 'under 0.01')
     """
-    if not value:
-        return "0"
+    if value < 0.01:
+        return "under 0.01" if value else "0"
     text = f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 0.1 else f"{value:.2f}"
     return text.removesuffix(".0")
 

@@ -1,15 +1,19 @@
 """The pages that are one table: errors, queues, workers, schedules, watched tables, limits, and what `holdfast check` finds."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from urllib.parse import quote
 
 from holdfast._core.answers import QueueView
 from holdfast._core.durations import in_words
 from holdfast._core.error_groups import ErrorGroup
+from holdfast._core.history import HistoryStep
 from holdfast._core.job import State
 from holdfast._core.limits import Limit
 from holdfast._core.story_words import counted
+from holdfast.dashboard import charts
 from holdfast.dashboard.actions import Button, buttons, link_to
+from holdfast.dashboard.views.history import history_of
 from holdfast.dashboard.views.page import Asked, Cell, Page, acting, acts, columns, figure, jobs_where, table, text, when
 from holdfast.dashboard.words import FAMILIES, TABS, moment, number, short
 from holdfast.http.permissions import Action
@@ -78,7 +82,19 @@ async def workers(asked: Asked) -> Page:
 async def errors(asked: Asked) -> Page:
     """Return why jobs failed: one row for each cause, that with the newest failure first."""
     found = await asked.app.errors.alist()
-    heads = columns("error", "raised in", "task", "reason", "jobs#", "first#", "last#", "newest job", *acting(asked))
+    day = await history_of(asked, "24h", "30m", "task")
+    heads = columns(
+        "error",
+        "raised in",
+        "task",
+        "reason",
+        "jobs#",
+        "failures of the task, 24 h",
+        "first#",
+        "last#",
+        "newest job",
+        *acting(asked),
+    )
     rows = [
         [
             Cell(text=each.type or str(each.reason or "unknown"), glyph="failed", family="failed", link=_page_of(each)),
@@ -86,6 +102,7 @@ async def errors(asked: Asked) -> Page:
             text(each.task, link=jobs_where(state="failed", task=each.task)),
             text(each.reason),
             figure(number(each.count)),
+            _failures(() if day is None else day.groups.get(each.task, ())),
             when(moment(each.first_at, asked.now)),
             when(moment(each.last_at, asked.now)),
             text(short(each.job), style="m", link=f"/jobs/{each.job}"),
@@ -100,6 +117,15 @@ async def errors(asked: Asked) -> Page:
         else f"The newest {number(found.looked_at)} failed jobs, back to {since.text}: {counted(found.kinds, 'cause')}."
     )
     return table("Errors", "/errors", heads, rows, lead=lead, nothing="No job has failed, as far back as failed jobs are kept.")
+
+
+def _failures(steps: Sequence[HistoryStep]) -> Cell:
+    """Return how often attempts of a task failed, as a line."""
+    rates = [charts.failed(step) for step in steps]
+    if not any(rates):
+        return text("")
+    most = max(rates)
+    return Cell(text=f"at most {charts.per_second(most)} a second, now {charts.per_second(rates[-1])}", spark=charts.spark(rates))
 
 
 def _retry(group: ErrorGroup, asked: Asked) -> list[Button]:

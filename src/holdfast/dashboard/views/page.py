@@ -64,7 +64,7 @@ class Column(Struct, frozen=True):
 
 class Cell(Struct, frozen=True, kw_only=True):
     """One cell of a table. ``link``: a path of the dashboard. ``more``: what follows in small type. ``style``: names of classes.
-    ``buttons``: actions, by which it ends."""
+    ``buttons``: actions, by which it ends. ``spark``: the path of a small line instead of a string, which ``text`` describes."""
 
     text: str
     link: str = ""
@@ -73,6 +73,7 @@ class Cell(Struct, frozen=True, kw_only=True):
     family: str = ""
     iso: str = ""
     style: str = ""
+    spark: str = ""
     buttons: Sequence[Button] = ()
 
 
