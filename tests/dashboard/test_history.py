@@ -88,7 +88,7 @@ def _text(at: datetime) -> str:
     return f"{at:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def test_the_history_is_read_once_a_minute_however_many_look(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_viewers_share_one_read_of_the_history_a_minute(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     reads = list[Any]()
     found = App.ahistory
 
@@ -125,7 +125,7 @@ def test_top_draws_the_last_15_minutes_of_each_queue(app: App) -> None:
     assert draw(frame)
 
 
-def test_a_store_without_a_history_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_overview_of_a_store_without_a_history_states_that(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("holdfast._core.book.verbs.BookVerbs.minutes")
     app = App("memory://")
     assert not hasattr(MemoryStore, "minutes")

@@ -168,31 +168,32 @@ def folded(
         sums[place].slot_seconds += (note.slots or 0) * note.seconds
         sums[place].used_seconds += (note.in_use or 0.0) * note.seconds
         for each in note.tasks:
-            if queue in (None, each.queue) and task in (None, each.task):
-                sums[place].add(each)
-                if by is not None:
-                    name = each.queue if by == "queue" else each.task
-                    if name not in groups:
-                        groups[name] = [_Sum() for _ in range(length)]
-                    groups[name][place].add(each)
-    starts = [since + timedelta(seconds=step * place) for place in range(length)]
-
-    def steps(found: Iterable[_Sum]) -> tuple[HistoryStep, ...]:
-        return tuple(each.step(at, step) for at, each in zip(starts, found, strict=True))
-
-    def total(found: Iterable[_Sum]) -> HistoryStep:
-        return reduce(_Sum.join, found, _Sum()).step(since, max(step, step * length))
-
+            if queue not in (None, each.queue) or task not in (None, each.task):
+                continue
+            sums[place].add(each)
+            if by is not None:
+                name = each.queue if by == "queue" else each.task
+                if name not in groups:
+                    groups[name] = [_Sum() for _ in range(length)]
+                groups[name][place].add(each)
     return History(
         since=since,
         until=until,
         step=step,
-        steps=steps(sums),
-        total=total(sums),
-        groups={name: steps(found) for name, found in sorted(groups.items())},
-        totals={name: total(found) for name, found in groups.items()},
+        steps=_steps(sums, since, step),
+        total=_total(sums, since, step),
+        groups={name: _steps(found, since, step) for name, found in sorted(groups.items())},
+        totals={name: _total(found, since, step) for name, found in groups.items()},
         looked_back_to=minutes[-1].at if len(minutes) >= most else None,
     )
+
+
+def _steps(sums: Iterable[_Sum], since: datetime, step: float) -> tuple[HistoryStep, ...]:
+    return tuple(each.step(since + timedelta(seconds=step * place), step) for place, each in enumerate(sums))
+
+
+def _total(sums: Sequence[_Sum], since: datetime, step: float) -> HistoryStep:
+    return reduce(_Sum.join, sums, _Sum()).step(since, step * max(1, len(sums)))
 
 
 def quantile(counts: Sequence[int], share: float) -> float | None:

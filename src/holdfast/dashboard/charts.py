@@ -83,9 +83,9 @@ class Frame(Struct, frozen=True):
             if value is None:
                 is_open = False
                 continue
-            alone = not is_open and (place + 1 == len(values) or values[place + 1] is None)
+            is_single = not is_open and (place + 1 == len(values) or values[place + 1] is None)
             x, y = self.x(place + 0.5), self.y(value)
-            parts.append(f"M{self.x(place)} {y}H{self.x(place + 1)}" if alone else f"{'L' if is_open else 'M'}{x} {y}")
+            parts.append(f"M{self.x(place)} {y}H{self.x(place + 1)}" if is_single else f"{'L' if is_open else 'M'}{x} {y}")
             is_open = True
         return "".join(parts)
 

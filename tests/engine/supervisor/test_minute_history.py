@@ -58,7 +58,7 @@ class Store(MemoryStore):
 
 
 class Site:
-    """A history with one worker of 10 slots, whose pong says that 4 run."""
+    """A history with one worker of 10 slots, whose pong reports that 4 run."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()

@@ -23,7 +23,7 @@ HEADS: Final = ("from", "running", "held beside them", "slots", "memory", "longe
 
 
 class Quarter(Struct, frozen=True, kw_only=True):
-    """The most of each figure in a quarter of an hour; ``None``: no beat told it."""
+    """The most of each figure in a quarter of an hour; ``None``: it is unknown."""
 
     at: datetime
     running: float | None = None

@@ -21,7 +21,7 @@ class HistoryVerbs:
     _thread: ConnectionThread[StoreDatabase]
 
     async def record_minutes(self, notes: Sequence[MinuteNote]) -> None:
-        values = {"notes": json_text(notes), "room": MOST_DELETED}
+        values = {"notes": json_text(notes), "limit": MOST_DELETED}
         await self._thread.run(lambda database: database.write("record_minutes", **values))
 
     async def minutes(self, since: datetime, until: datetime, limit: int) -> tuple[Minute, ...]:

@@ -1,5 +1,5 @@
--- Add :notes to the history, and delete at most :room old rows; a copy adds nothing. One statement, so that it is one write.
-CREATE TEMP VIEW holdfast_record_minutes (notes, room, wall) AS SELECT NULL, NULL, NULL;
+-- Add :notes to the history, and delete at most :limit old rows; a copy adds nothing. One statement, so that it is one write.
+CREATE TEMP VIEW holdfast_record_minutes (notes, most, wall) AS SELECT NULL, NULL, NULL;
 
 CREATE TEMP TRIGGER holdfast_add_minutes INSTEAD OF INSERT ON holdfast_record_minutes
 BEGIN
@@ -10,9 +10,9 @@ BEGIN
 
     -- HISTORY_RETENTION
     DELETE FROM holdfast_minutes WHERE id IN (
-        SELECT id FROM holdfast_minutes WHERE at <= NEW.wall - 86400000000 ORDER BY at LIMIT NEW.room
+        SELECT id FROM holdfast_minutes WHERE at <= NEW.wall - 86400000000 ORDER BY at LIMIT NEW.most
     );
 END;
 
 -- call
-INSERT INTO holdfast_record_minutes (notes, room, wall) VALUES (:notes, :room, :wall);
+INSERT INTO holdfast_record_minutes (notes, most, wall) VALUES (:notes, :limit, :wall);
