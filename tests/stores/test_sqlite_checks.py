@@ -140,7 +140,7 @@ def made(tmp_path: Path) -> Path:
 
 def test_a_missing_index_is_red_until_its_remedy_is_done(made: Path) -> None:
     indexes = [name for name, (kind, _) in schema.expected_objects().items() if kind == "index"]
-    assert len(indexes) == 23
+    assert len(indexes) == 24
     for name in indexes:
         sql(made, f"DROP INDEX {name}")
         found = errors_on(made)["indexes"]
