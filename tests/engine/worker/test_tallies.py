@@ -1,13 +1,15 @@
 """A worker counts what its attempts came to, and sends it to its supervisor, which keeps it."""
 
 import pytest
+from msgspec import structs
 
 from holdfast._core.outcome import Retry
 from holdfast._core.tallies import Series, Totals
 from holdfast._engine.events import Events
+from holdfast._engine.tasks.registry import define
 from holdfast.errors import StoreUnavailable
 from tests.engine.supervisor.test_recovery import CRASH, Site
-from tests.engine.support import LEASE, Bench
+from tests.engine.support import LEASE, Bench, claim
 
 
 async def quick() -> str:
@@ -68,3 +70,16 @@ async def test_a_supervisor_counts_the_attempt_and_the_job_that_a_killed_worker_
         ("jobs_rescued", "t", "crashed", "other"): 2,
         ("leases_ended", "crashed"): 1,
     }
+
+
+async def test_a_wait_lasts_from_the_due_time_through_the_claim_to_the_first_line() -> None:
+    bench = Bench(quick)
+    tallies = bench.log.events.tallied()
+    await bench.open()
+    waited = claim(define(quick, name="quick"))
+    bench.executor.start(structs.replace(waited, waited=40.0), claimed_at=bench.executor._lease.now() - 2.0)
+    await bench.until_ended()
+    delta = tallies.take()
+    assert delta is not None
+    spread = dict(delta.spreads)["job_wait_seconds", "default", "quick"]
+    assert 42.0 <= spread.total < 60.0

@@ -7,9 +7,10 @@ from msgspec import structs
 from holdfast._core.answers import Answer
 from holdfast._core.job import RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
+from holdfast._core.outcome import Snooze
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ProgressUpdate
-from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, done, raised, released, stale, story
+from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, answered, done, raised, released, stale, story
 
 
 class ClaimContract(Part):
@@ -98,6 +99,16 @@ class ClaimContract(Part):
         assert await at.claim(lease, 10) == ()
         at.advance(EARLY)
         assert [claim.job.id for claim in await at.claim(lease, 10)] == list(jobs)
+
+    @story
+    async def test_a_claim_has_the_time_for_which_its_job_was_due_and_no_pause_before_that(self, at: Scene) -> None:
+        await at.enqueue(at.new(delay=10.0))
+        at.advance(50.0)
+        (first,) = await at.claim(await at.lease(), 1)
+        await at.settle(answered(first.job, Snooze(for_="5s")))
+        at.advance(8.0)
+        (again,) = await at.claim(await at.lease(), 1)
+        assert (round(first.waited), round(again.waited)) == (40, 3)
 
     @story
     async def test_jobs_due_later_in_a_line_are_not_taken_to_fill_a_claim(self, at: Scene) -> None:
