@@ -22,6 +22,7 @@ from holdfast.testing.clock import FakeClock
 from holdfast.testing.contract import StoreContract
 from holdfast.testing.contracts.auditing import note
 from holdfast.testing.contracts.noting import noted
+from holdfast.testing.contracts.recording_minutes import note as minute
 from holdfast.testing.contracts.scene import Scene, done, play, raised
 from holdfast.testing.contracts.scheduling import written
 from holdfast.testing.contracts.signalling import send
@@ -53,6 +54,7 @@ class TestMemory(StoreContract):
             assert (await self.store.exchange((), at.request(active.lease, kind=ClaimKind.LIMITED))).claims
             await written(at)
             await noted(at, active.lease, 1, kept=1000.0)
+            await self.store.record_minutes([minute(at)])
             await recorded(at, active, FIRST)
             await send(at, active.id)
             await chain(at, "a", "b").stored()
