@@ -32,4 +32,4 @@ RETURNING
             )) AND octet_length(ended.result) <= 1024
         )
     END AS results,
-    extract(epoch FROM claimed_at - available_at)::double precision AS waited, available_at, (SELECT count(*) FROM gone) AS settled
+    date_part('epoch', claimed_at - available_at) AS waited, available_at, (SELECT count(*) FROM gone) AS settled
