@@ -12,7 +12,7 @@ from holdfast._core.durations import in_words
 from holdfast._core.story_words import counted
 from holdfast.dashboard import charts
 from holdfast.dashboard.charts import Chart, Range
-from holdfast.dashboard.views.page import Asked, Page, jobs_where
+from holdfast.dashboard.views.page import Asked, Page, jobs_where, message
 from holdfast.errors import Unsupported
 from holdfast.http.resources import condition
 
@@ -43,9 +43,8 @@ async def worker(asked: Asked) -> Page:
     except Unsupported:
         beats, nothing = [], "This store keeps no history of workers."
     if live is None and not beats:
-        text, remedy = f"No worker is called {asked.id}.", "Beats are kept for 24 hours."
-        shown = {"text": text, "remedy": remedy, "glyph": "blocked", "family": "waiting"}
-        return Page(template="message.html", title="No worker has this name", section="/workers", values=shown, status=404)
+        text = f"No worker is called {asked.id}."
+        return message("No worker has this name", text, "Beats are kept for 24 hours.", status=404)
     found = quarters(beats, asked.now)
     values: dict[str, Any] = {
         "name": asked.id,
