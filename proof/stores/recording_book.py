@@ -206,6 +206,13 @@ class RecordingBook(RecordingLanes):
         self._record_leases(before, By("beat"))
         return answer
 
+    def request_drain(self, now: Moment, lease: UUID, *, by: AuditNote | None = None) -> bool:
+        """Record the change of one lease."""
+        before = self._lease_rows([lease])
+        answer = super().request_drain(now, lease, by=by)
+        self._record_leases(before, By("request_drain"))
+        return answer
+
     def end_lease(self, now: Moment, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> LeaseEnd | None:
         """Record the end of one lease."""
         before = self._lease_rows([lease])

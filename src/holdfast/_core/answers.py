@@ -124,12 +124,14 @@ class BeatView(Struct, frozen=True, kw_only=True):
 class BeatAnswer(Struct, frozen=True):
     """The answer of a beat. ``alive``: leases that were renewed. ``gone``: leases that ended or never existed. ``cancelled``: by lease, the
     active jobs with a requested cancellation. ``elapsed``: seconds on the store's clock since the oldest previous beat of these leases,
-    ``None`` if none was renewed. A lease that is neither alive nor gone has no answer, because another session has it locked."""
+    ``None`` if none was renewed. A lease that is neither alive nor gone has no answer, because another session has it locked. ``draining``:
+    those of the living ones whose workers are to take no more jobs, because their supervisor ends or an operator wants it."""
 
     alive: frozenset[UUID]
     gone: frozenset[UUID]
     cancelled: dict[UUID, tuple[UUID, ...]]
     elapsed: float | None = None
+    draining: frozenset[UUID] = frozenset()
 
 
 class ExchangeAnswer(Struct, frozen=True):

@@ -19,6 +19,7 @@ from holdfast._core.requests import IsolatedJobs, JobFilter, Steer, SteerVerb
 from holdfast._core.store_notices import StoreNotice
 from holdfast._core.workflow import NewFlow
 from holdfast._ports.auditing import Auditing
+from holdfast._ports.draining import Draining
 from holdfast._ports.errors import Errors
 from holdfast._ports.history import History
 from holdfast._ports.limits import Lanes, Limits
@@ -106,6 +107,12 @@ def history(store: Store) -> History:
     """Return the verbs of the history. Raises ``Unsupported`` for a store without them."""
     _require(store, History, "history of what workers do")
     return cast(History, store)
+
+
+def draining(store: Store) -> Draining:
+    """Return the verb that drains a worker. Raises ``Unsupported`` for a store without it."""
+    _require(store, Draining, "requests to drain a worker")
+    return cast(Draining, store)
 
 
 def selectors(store: Store) -> Selectors:

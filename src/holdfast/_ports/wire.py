@@ -17,6 +17,7 @@ from holdfast._core.job import Failed
 from holdfast._core.text import encodable
 from holdfast._core.workflow import Items, Output
 from holdfast._ports.auditing import Auditing
+from holdfast._ports.draining import Draining
 from holdfast._ports.errors import Errors
 from holdfast._ports.history import History
 from holdfast._ports.limits import Lanes, Limits
@@ -47,7 +48,7 @@ MOST_BYTES: Final = 64 * 2**20
 
 REQUIRED = (Ownership, Reading, Operating, Administration)
 OPTIONAL = (
-    *(Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling, WorkerHistory, Errors, Auditing, History),
+    *(Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling, WorkerHistory, Errors, Auditing, History, Draining),
     *(Lanes, Limits, Prefetching, Steps, Workflows, GrowingWorkflows, DependentJobs),
 )
 READS: Final = frozenset(
@@ -84,6 +85,7 @@ _REPEATED = frozenset(
             "enqueue_by",
             "record_minutes",
         ),
+        *("request_drain", "record_action"),
     )
 )
 """The writes whose second copy, sent at once, changes nothing more and gets the same answer."""

@@ -12,7 +12,7 @@ _PRODUCING = frozenset(
 _OPERATING = frozenset(
     (
         *("reopen", "reschedule", "delete", "steer", "purge", "pause", "set_queue", "set_limit", "set_schedule"),
-        *("remove_schedule", "steer_flow", "revive", "prune", "enqueue_by"),
+        *("remove_schedule", "steer_flow", "revive", "prune", "enqueue_by", "request_drain", "record_action"),
     )
 )
 _ALSO_WORKING = frozenset(("set_queue", "set_limit", "set_schedule", "revive", "prune"))

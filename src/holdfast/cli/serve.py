@@ -65,6 +65,8 @@ class WorkerCommand:
             write_stderr(f"error: {printable(problem)}")
         if code == UNREACHABLE:
             write_stderr("error: the store could not be reached; check that it is running, then start the worker again")
+        if not self.supervisor.slots:
+            self.reason = "drained by an operator"
         if code and not self._ended.is_set():
             self.reason = {USAGE: "refused", UNREACHABLE: "store out of reach"}.get(code, "failed")
 

@@ -553,6 +553,27 @@ async def test_l7_draining_flags_the_lease_gives_the_grace_keeps_beating_and_end
 
 
 @pytest.mark.virtual_time
+async def test_l7_a_worker_that_an_operator_drains_gets_the_grace_and_no_successor_while_the_others_go_on() -> None:
+    fleet = Fleet(processes=2)
+    (child, leased), (other, _) = await fleet.ready(), await fleet.ready()
+    (job,) = await fleet.claim(leased)
+    assert await fleet.memory.request_drain(leased.lease)
+    assert (await child.far.hear(messages.Drain)).grace == SETTINGS.grace
+    child.end(KILLED)
+    await until(lambda: len(fleet.supervisor.workers) == 1)
+    await passing(60)
+    assert (fleet.host.children.empty(), fleet.running.done()) == (True, False)
+    row = await fleet.row(job)
+    assert (row.state, row.crashes) == (State.AVAILABLE, 0)
+    await fleet.memory.request_drain(fleet.supervisor.workers[0].lease.id)  # type: ignore[union-attr]
+    await other.far.hear(messages.Drain)
+    other.end(Exit(code=0))
+    assert await fleet.running == 0
+    assert fleet.supervisor.slots == 0
+    assert [event.get("reason") for event in fleet.log.of("worker.draining")][:2] == ["an operator asked for it"] * 2
+
+
+@pytest.mark.virtual_time
 async def test_a_second_drain_shortens_the_grace_and_code_that_does_not_stop_is_killed() -> None:
     fleet = Fleet(grace=3600.0)
     child, leased = await fleet.ready()

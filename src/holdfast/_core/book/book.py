@@ -52,6 +52,9 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
         self._audit(now, by, 0 if answer.is_refused else len(jobs) - len(answer.duplicates))
         return answer
 
+    def record_action(self, now: Moment, by: AuditNote, changed: int) -> None:
+        self._audit(now, by, changed)
+
     def exchange(self, now: Moment, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
         self._require_new_children(transitions)
         moved, answers = list[Transition](), list[Answer]()
@@ -130,14 +133,23 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
                 spec = self._all.leases[note.lease].spec
                 self._all.beats[self._all.next_number("beat")] = kept_beat(note, spec, now.wall)
         elapsed = (now.stamp - min(old.renewed_at for old in olds)) / 1e6 if olds else None
-        return structs.replace(answer, elapsed=elapsed)
+        return structs.replace(answer, elapsed=elapsed, draining=answer.alive if draining else answer.draining)
 
     def alive(self, leases: Sequence[UUID]) -> BeatAnswer:
         """Return the answer of a beat without its renewal."""
         alive = frozenset(filter(self._is_alive, leases))
         marked = {lease: tuple(row.id for row in self._held(lease) if row.cancel_requested) for lease in leases if lease in alive}
         cancelled = {lease: jobs for lease, jobs in marked.items() if jobs}
-        return BeatAnswer(alive=alive, gone=frozenset(leases) - alive, cancelled=cancelled)
+        draining = frozenset(lease for lease in alive if self._all.leases[lease].is_draining)
+        return BeatAnswer(alive=alive, gone=frozenset(leases) - alive, cancelled=cancelled, draining=draining)
+
+    def request_drain(self, now: Moment, lease: UUID, *, by: AuditNote | None = None) -> bool:
+        if not self._is_alive(lease):
+            return False
+        old = self._all.leases[lease]
+        self._audit(now, by, int(not old.is_draining))
+        self._all.leases[lease] = structs.replace(old, is_draining=True)
+        return True
 
     def renewed_at(self, lease: UUID) -> int:
         """Return the stamp of the last renewal of a lease."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import structs
 
-from holdfast._core.answers import EnqueueAnswer, Purged
+from holdfast._core.answers import EnqueueAnswer, LeaseView, Purged
 from holdfast._core.audit import AuditEntry, AuditFilter, AuditNote
 from holdfast._core.history import Minute
 from holdfast._core.job import NewJob
@@ -20,7 +20,7 @@ from holdfast._engine.client.acting import new_note
 from holdfast._engine.client.announcement import announce
 from holdfast._engine.client.flow_calls import FlowCalls
 from holdfast._engine.events import EventName
-from holdfast._engine.store_defaults import auditing, history, lanes, limits, purge, scheduling
+from holdfast._engine.store_defaults import auditing, draining, history, lanes, limits, purge, scheduling
 from holdfast._ports.transport import Hint
 
 BATCH = 1000
@@ -104,6 +104,16 @@ class OperatorCalls(FlowCalls, ABC):
             self._events.emit(EventName.QUEUE_PAUSED if is_paused else EventName.QUEUE_RESUMED, queue=queue)
         if not is_paused:
             await self._environment.transport.publish([Hint(queue) for queue in queues])
+
+    async def request_drain(self, worker: LeaseView) -> bool:
+        """Ask a worker to take no more jobs and to end; ``False`` if its lease has ended."""
+        by = _given(self.note("drain", {"worker": worker.worker}))
+        return await self._retry("request_drain", partial(draining(self._store).request_drain, worker.id, **by))
+
+    async def record(self, action: str, target: Mapping[str, Any], changed: int) -> None:
+        """Record an action that wrote nothing in this store; one that remembers no actions forgets it."""
+        if (by := self.note(action, target)) is not None:
+            await self._retry("record_action", partial(auditing(self._store).record_action, by, changed))
 
     async def purge(self, queues: Sequence[str]) -> int:
         """Delete jobs that wait in the queues and were enqueued before the store's first answer, in batches; return how many."""

@@ -283,8 +283,26 @@ class Workers:
             raise ConfigurationError([f"limit={limit!r}: use an integer from 1"])
         return [*await self._client().worker_history(name, limit)]
 
+    async def adrain(self, name: str) -> LeaseView:
+        """Let one worker take no more jobs, give its running ones the grace, and end; return it as it was when it was asked.
+
+        The beginning of its name is enough while one worker has such a name; its supervisor learns it with its next beat. No other
+        worker takes its place, and a supervisor whose workers have all been drained ends. ``Unsupported`` if the store cannot pass it on.
+
+        >>> app.workers.drain("web-1-4711")  # doctest: +SKIP
+        """
+        client = self._client()
+        found = [each for each in await client.workers() if each.worker.startswith(name)] if name else []
+        chosen = [each for each in found if each.worker == name] or found
+        if len(chosen) > 1:
+            raise ConfigurationError([f"{name!r}: {', '.join(each.worker for each in chosen)} have such a name: use one of them"])
+        if not chosen or not await client.request_drain(chosen[0]):
+            raise ConfigurationError([f"no worker has the name {name!r}, or one that begins so: see app.workers.list()"])
+        return chosen[0]
+
     list = blocking(alist)
     history = blocking(ahistory)
+    drain = blocking(adrain)
 
 
 class RecoveryRun:

@@ -7,14 +7,12 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from holdfast._core.requests import ProgressUpdate
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
 from holdfast._engine.client.client import Client
 from holdfast._engine.environment import Environment
 from holdfast._engine.error_text import described
 from holdfast._engine.events import EventName, Events, failure_of_store
-from holdfast._engine.progress import report
 from holdfast._engine.rows.scheduler import RowsScheduler
 from holdfast._engine.rows.tables import OpenTable, Tables, no_tables
 from holdfast._engine.service import ERRORS, Service, is_refusal, require_not_cancelled
@@ -27,6 +25,7 @@ from holdfast._engine.supervisor.isolation import Isolation
 from holdfast._engine.supervisor.maintenance import maintenance_steps
 from holdfast._engine.supervisor.minute_history import MinuteHistory
 from holdfast._engine.supervisor.options import SupervisorOptions as SupervisorOptions
+from holdfast._engine.supervisor.paused_clocks import report_paused_clocks
 from holdfast._engine.supervisor.recovery import MOST_REFUSALS, Contact, Recovery
 from holdfast._engine.supervisor.reviver import Reviver
 from holdfast._engine.supervisor.scheduler import Scheduler
@@ -75,6 +74,7 @@ class Supervisor:
         self._isolation: Isolation | None = None
         self._rows_scheduler: RowsScheduler | None = None
         self._until_empty, self._drained, self._minutes = UntilEmpty(), asyncio.Event(), MinuteHistory(lambda: self.workers, host)
+        self.slots, self._has_emptied = options.processes, False
         self._clock_check, self._drains, self._exit_code, self._has_worked = ClockCheck(), 0, OK, False
 
     async def run(self) -> int:
@@ -133,14 +133,22 @@ class Supervisor:
             worker.drain(self._grace if self._drains == 1 else 0.0)
 
     async def _keep_slot_filled(self) -> None:
-        """Run a worker in one slot, and its successor when it exits; back off only after workers that were never ready."""
+        """Run a worker in one slot, and its successor when it exits; back off only after workers that were never ready.
+
+        The slot of a worker that an operator drained stays empty, and the supervisor ends with its last slot.
+        """
         failures = 0
         while not self._drains:
             failures = 0 if await self._run_worker() else failures + 1
+            if self._has_emptied:
+                self._has_emptied, self.slots = False, self.slots - 1
+                break
             if failures and not self._drains:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(LONGEST_RESPAWN_PAUSE, 0.25 * 2.0 ** min(failures, 10))):
                         await self._drained.wait()
+        if not (self.slots or self._drains):
+            self.drain()
 
     async def _run_worker(self, *, is_isolated: bool = False) -> bool:
         """Run one worker until it exits; return whether it became ready and, if isolated, started an attempt.
@@ -169,7 +177,7 @@ class Supervisor:
             return False
         finally:
             self.workers.remove(worker)
-        self._has_worked = self._has_worked or worker.is_ready
+        self._has_worked, self._has_emptied = self._has_worked or worker.is_ready, worker.is_retired and not is_isolated
         if worker.refused and not self._has_worked:
             self._give_up(USAGE, worker.refused)
         return worker.is_ready and (worker.has_begun or not is_isolated)
@@ -306,6 +314,8 @@ class Supervisor:
                 worker.lease_renewed(sent)
             elif lease in answer.gone:
                 worker.lease_lost()
+            if lease in answer.draining and not self._drains:
+                worker.retire(self._grace)
             if jobs := answer.cancelled.get(lease):
                 worker.send(messages.CancelJobs(jobs))
         pause = timing.beat if answer.alive | answer.gone >= workers.keys() else timing.beat / 4  # a lease was locked
@@ -316,22 +326,13 @@ class Supervisor:
         try:
             # Without the timeout, one call that hangs would stop recovery by this supervisor for good.
             async with asyncio.timeout(max(self._settings.timing.ttl, START_TIMEOUT)):
-                await self._report_paused_clocks()
+                await report_paused_clocks(self._store, self.workers)
                 if await self._recovery.step():
                     self._wake_isolation()
         except BaseException as error:
             self._contact.failed(error)
             raise
         return min(self._settings.recovery_interval, self._recovery.pause, self._recovery.pause_of_locked)
-
-    async def _report_paused_clocks(self) -> None:
-        """Write progress for jobs whose progress clock was paused here: other supervisors judge it by the time on the row."""
-        stood = {worker: worker.limits.paused() for worker in self.workers}
-        if any(stood.values()):
-            updates = [ProgressUpdate(job=job, token=token) for jobs in stood.values() for job, token in jobs]
-            _, locked = await report(self._store, updates)
-            for worker, jobs in stood.items():
-                worker.limits.acknowledge(job for job, _ in jobs if job not in locked)
 
     async def _watch(self) -> float:
         assert self._settings is not None

@@ -44,7 +44,7 @@ class WorkerHandle:
         self.stacks: str | None = None
         self.deadline = float("-inf")
         self.is_ready = False
-        self.is_gone = self.has_begun = False
+        self.is_gone = self.has_begun = self.is_retired = False
         self.is_idle: bool | None = None
         self.drain_by: float | None = None
         self.kill_reason: str | None = None
@@ -119,6 +119,12 @@ class WorkerHandle:
             if reason is not None:
                 self._events.emit(EventName.WORKER_DRAINING, worker=self.name, reason=reason)
             self.send(messages.Drain(grace))
+
+    def retire(self, grace: float) -> None:
+        """Drain it because an operator wants it to end; no other worker takes its place."""
+        if not self.is_retired:
+            self.is_retired = True
+            self.drain(grace, reason="an operator asked for it")
 
     def kill(self, reason: str, *, is_free: bool = False) -> None:
         """Kill the worker's session; only the first call has an effect. ``is_free``: the kill explains the end of its lease."""

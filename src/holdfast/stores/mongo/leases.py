@@ -57,6 +57,7 @@ class Leases:
             gone=frozenset(ids) - found.keys(),
             cancelled={lease: tuple(jobs) for lease, jobs in marked.items()},
             elapsed=max(since) if since else None,
+            draining=frozenset(lease for lease, each in found.items() if each["is_draining"]),
         )
 
     async def start_through(self, lease: UUID, number: int, voids: int) -> bool:

@@ -14,7 +14,7 @@ from holdfast._core.steps import Signal
 from holdfast._core.text import json_text, storable_text
 from holdfast.databases.mongo.caller import CallerDatabase
 from holdfast.databases.mongo.database import Document, MongoDatabase, Session
-from holdfast.stores.mongo.documents import date, job_document, lease_document
+from holdfast.stores.mongo.documents import date, job_document, lease_document, stamp_of
 from holdfast.stores.mongo.loading import attempt_id
 from holdfast.stores.mongo.names import Names
 from holdfast.stores.mongo.part import PartBook
@@ -168,7 +168,8 @@ class Writer:
         else:
             document = lease_document(row)
             del document["_id"]
-            document["term"] = self._term
+            is_renewed = row.renewed_at == stamp_of(self._now)
+            document["term"] = self._term if is_renewed else self._part.terms.get(lease, self._term)
             self._put(self._names.leases, lease, document)
 
     def _add_schedules(self, name: str, row: Any) -> None:

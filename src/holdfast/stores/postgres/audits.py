@@ -11,6 +11,7 @@ from holdfast._core.text import storable_text
 from holdfast.databases.readable import readable
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import results as answers
+from holdfast.stores.postgres.audited import action
 from holdfast.stores.postgres.database import StoreDatabase
 from holdfast.stores.postgres.records import Row
 
@@ -32,6 +33,9 @@ class AuditVerbs(StoreDatabase):
 
         async with self._here().keyed if any(job.unique_key is not None for job in jobs) else nullcontext():
             return answers.enqueued(await self._fetch_by(by, count, name, parameter), jobs)
+
+    async def record_action(self, by: AuditNote, changed: int) -> None:
+        await self._fetch("audit", *action(by, changed))
 
 
 def _entry_of(row: Row) -> AuditEntry:

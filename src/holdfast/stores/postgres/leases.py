@@ -7,6 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from holdfast._core.answers import BeatAnswer, BeatView, LeaseView, OverdueJob
+from holdfast._core.audit import AuditNote
 from holdfast._core.encoding import end_of
 from holdfast._core.job import ActiveJob
 from holdfast._core.lifecycle import LeaseEnd
@@ -58,7 +59,14 @@ class Leases(StoreDatabase):
             gone=frozenset(leases).difference(row["id"] for row in found),
             cancelled={lease: tuple(jobs) for lease, jobs in marked.items()},
             elapsed=max(alive.values(), default=None),
+            draining=frozenset(row["id"] for row in found if row["is_draining"]),
         )
+
+    async def request_drain(self, lease: UUID, *, by: AuditNote | None = None) -> bool:
+        def count(found: Sequence[rows.Row]) -> int | None:
+            return int(not found[0]["was_draining"]) if found else None
+
+        return bool(await self._fetch_by(by, count, "request_drain", lease))
 
     async def end_lease(self, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> LeaseEnd | None:
         while True:

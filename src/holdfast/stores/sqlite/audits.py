@@ -48,6 +48,21 @@ class AuditVerbs:
 
         return await self._thread.run(lambda database: audited(database, by, "enqueue", lambda: enqueue(database), count))
 
+    async def record_action(self, by: AuditNote, changed: int) -> None:
+        await self._thread.run(lambda database: record_action(database, by, changed))
+
+    async def request_drain(self, lease: UUID, *, by: AuditNote | None = None) -> bool:
+        def drain(database: StoreDatabase) -> int | None:
+            """Return how many leases drain that did not before; ``None`` if this one has ended."""
+            before = database.read("drains", lease=lease.bytes)
+            database.write("request_drain", lease=lease.bytes)
+            return 1 - before[0][0] if before else None
+
+        def write(database: StoreDatabase) -> int | None:
+            return audited(database, by, "request_drain", lambda: drain(database), lambda changed: changed)
+
+        return await self._thread.run(write) is not None
+
     async def steer(self, how: Steer, ids: Sequence[UUID], which: JobFilter, *, by: AuditNote | None = None) -> SteerAnswer:
         values, more = {**packing.ids(ids), **matching(which)}, packing.due(how.delay, how.run_at)
 

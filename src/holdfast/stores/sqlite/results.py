@@ -56,8 +56,11 @@ def beaten(leases: Sequence[UUID], found: Iterable[Row]) -> BeatAnswer:
     """Return the answer of a beat, from all rows of ``beat_answer.sql``: one for each living lease and cancelled job."""
     marked: defaultdict[UUID, list[UUID]] = defaultdict(list)
     elapsed: dict[UUID, float | None] = {}
-    for lease, since, job in found:
+    draining = set[UUID]()
+    for lease, since, drains, job in found:
         elapsed[UUID(bytes=lease)] = None if since is None else since / 1e6
+        if drains:
+            draining.add(UUID(bytes=lease))
         if job is not None:
             marked[UUID(bytes=lease)].append(UUID(bytes=job))
     return BeatAnswer(
@@ -65,6 +68,7 @@ def beaten(leases: Sequence[UUID], found: Iterable[Row]) -> BeatAnswer:
         gone=frozenset(leases).difference(elapsed),
         cancelled={lease: tuple(jobs) for lease, jobs in marked.items()},
         elapsed=max((since for since in elapsed.values() if since is not None), default=None),
+        draining=frozenset(draining),
     )
 
 

@@ -7,6 +7,8 @@ from msgspec import structs
 
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.audit import AUDIT_RETENTION, AuditEntry, AuditFilter, AuditNote
+from holdfast._core.job import RescueReason
+from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.limits import Limit, Scope, ScopeKind
 from holdfast._core.origin import Origin
 from holdfast._core.requests import JobFilter, QueueSettings, Steer, SteerVerb
@@ -159,6 +161,26 @@ class AuditContract(Part):
         assert await counts(at) == [1]
         await steer(at, SteerVerb.CANCEL, graph.ids["root"])
         assert await counts(at) == [1, 1]
+
+    @story
+    @needs(Auditing, refused)
+    async def test_a_drain_is_recorded_and_that_of_a_lease_that_has_ended_is_not(self, at: Scene) -> None:
+        lease, verbs = await at.lease(), store_defaults.draining(at.store)
+        for _ in range(2):
+            await verbs.request_drain(lease, by=note(at, "drain"))
+        await at.store.end_lease(lease, LeaseEnd(RescueReason.CRASHED))
+        for gone in (lease, at.chance.uuid4()):
+            await verbs.request_drain(gone, by=note(at, "drain"))
+        assert await counts(at) == [1, 0]
+
+    @story
+    @needs(Auditing, refused)
+    async def test_an_action_that_writes_nothing_else_is_recorded_and_adds_up(self, at: Scene) -> None:
+        verbs, by = store_defaults.auditing(at.store), note(at, "reset")
+        for write in (by.write, by.write, at.chance.uuid4()):
+            await verbs.record_action(structs.replace(by, write=write), 3)
+        await verbs.record_action(note(at, "reveal"), 0)
+        assert await counts(at) == [6, 0]
 
     @story
     @needs(Auditing, refused)

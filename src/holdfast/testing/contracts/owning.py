@@ -10,7 +10,10 @@ from holdfast._core.job import RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.requests import NewLease
 from holdfast._core.timing import LeaseTiming
-from holdfast.testing.contracts.scene import EARLY, PROCESS, TTL, Part, Scene, done, rescued, story
+from holdfast._engine import store_defaults
+from holdfast._ports.draining import Draining
+from holdfast.errors import Unsupported
+from holdfast.testing.contracts.scene import EARLY, PROCESS, TTL, Part, Scene, done, needs, rescued, story
 
 CRASH = LeaseEnd(RescueReason.CRASHED, signal="SIGKILL", stacks="…")
 CLOSED = LeaseEnd(RescueReason.CLOSED, is_free=True, charged_jobs={UUID(int=7): RescueReason.UNRESPONSIVE})
@@ -22,6 +25,15 @@ async def is_elapsed(at: Scene, leases: list[UUID], seconds: float) -> bool:
     if elapsed is None:
         return at.store.capabilities.lease_clock == "none"
     return abs(elapsed - seconds) < EARLY
+
+
+async def refuses_drains(at: Scene) -> None:
+    """Check that a store that cannot pass on a drain is known as such."""
+    try:
+        store_defaults.draining(at.store)
+    except Unsupported:
+        return
+    raise AssertionError("a store that cannot pass on a drain offers it")
 
 
 async def view_of(at: Scene, lease: object) -> LeaseView:
@@ -67,6 +79,24 @@ class LeaseContract(Part):
         assert len(await at.store.workers()) == 1
         at.advance(2.0)
         assert await is_elapsed(at, [lease.id], 2.0)
+
+    @story
+    @needs(Draining, refuses_drains)
+    async def test_the_next_beat_answers_that_an_operator_wants_the_worker_to_drain(self, at: Scene) -> None:
+        verbs, (asked, other) = store_defaults.draining(at.store), [await at.lease() for _ in range(2)]
+        assert (await at.store.beat([asked, other])).draining == frozenset()
+        assert [await verbs.request_drain(asked) for _ in range(2)] == [True, True]
+        assert [(await view_of(at, each)).is_draining for each in (asked, other)] == [True, False]
+        for _ in range(2):
+            answer = await at.store.beat([asked, other])
+            assert (answer.alive, answer.draining) == ({asked, other}, {asked})
+        assert (await at.store.beat([other], draining=True)).draining == {other}
+        ended = await at.store.end_lease(asked, CRASH)
+        assert ended is not None
+        assert ended.is_free
+        assert not await verbs.request_drain(asked)
+        assert not await verbs.request_drain(at.chance.uuid4())
+        assert (await at.store.beat([asked])).gone == {asked}
 
     @story
     async def test_a_lease_that_has_ended_never_opens_again(self, at: Scene) -> None:

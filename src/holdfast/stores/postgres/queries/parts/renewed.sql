@@ -12,5 +12,5 @@ renewed AS (
         is_draining = is_draining OR :is_draining
     FROM clock
     WHERE id = ANY (ARRAY(SELECT free.id FROM free)) AND ended_at IS NULL
-    RETURNING id, renewed_at - previous_renewal_at AS elapsed
+    RETURNING id, renewed_at - previous_renewal_at AS elapsed, is_draining
 )
