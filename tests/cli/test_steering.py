@@ -197,6 +197,19 @@ def test_who_did_what_and_why_is_recorded() -> None:
     assert answer("audit", "--before", cancelled["id"]) == []
 
 
+def test_one_worker_is_drained_by_its_name_or_how_it_begins(folder: Path) -> None:
+    for worker in ("web-1-4711", "web-1-4712", "web-1-47"):
+        claim(folder, "analyze", worker=worker)
+    for name, why in (("web-1-471", "web-1-4711, web-1-4712 have such a name"), ("web-2", "no worker"), ("", "no worker")):
+        refused = run("workers", "drain", name)
+        assert (refused.exit_code, why in refused.stderr) == (2, True)
+    assert answer("workers", "drain", "web-1-47", "--because", "new host") == {"worker": "web-1-47", "holds": 0}
+    assert run("workers", "drain", "web-1-4712").stdout == "web-1-4712 drains, with 0 jobs\n"
+    assert [each["is_draining"] for each in answer("workers", "list")] == [False, True, True]
+    (entry,) = answer("audit", "--action", "drain")[1:]
+    assert (entry["selector"], entry["reason"]) == ('{"worker":"web-1-47"}', "new host")
+
+
 def test_queues_are_paused_resumed_and_emptied(folder: Path) -> None:
     for _ in range(3):
         enqueue()

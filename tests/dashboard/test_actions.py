@@ -4,10 +4,15 @@ import asyncio
 import re
 from collections.abc import Iterator
 from urllib.parse import urlencode
+from uuid import UUID
 
 import pytest
 
 from holdfast import App
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.requests import NewLease
+from holdfast._core.timing import LeaseTiming
+from holdfast.app import environment_of
 from holdfast.dashboard import Dashboard, Identity
 from tests.dashboard.browser import OWN, Elements, Reply, ask, get
 from tests.dashboard.test_refusals import FORM
@@ -25,6 +30,12 @@ def app() -> Iterator[App]:
 
     yield app
     app.close()
+
+
+def new_lease(worker: str) -> NewLease:
+    """Make the lease of a worker."""
+    process = ProcessIdentity("web-1", 42, 7, "boot", "pid:[1]", "time:[1]")
+    return NewLease(UUID(int=7), worker, process, LeaseTiming(30.0, 2.0, 1.5), (), ("mail",))
 
 
 class Person:
@@ -180,3 +191,26 @@ def test_actions_work_below_the_path_where_they_are_mounted(app: App) -> None:
 @pytest.mark.parametrize("path", ["/actions/job/purge?name=x", "/actions/job/cancel", "/actions/jobs/cancel", "/operations/x"])
 def test_an_address_that_is_none_is_refused(app: App, anna: Person, path: str) -> None:
     assert anna.open(path).status in (400, 404)
+
+
+def test_a_worker_is_drained_after_a_confirmation(app: App, anna: Person) -> None:
+    async def act() -> tuple[Reply, bool, list[bool]]:
+        store, lease = environment_of(app).store, new_lease("web-1-42")
+        await store.open_lease(lease)
+        link = next(link for link in Elements((await anna.aopen("/workers")).body).links() if "worker/drain" in link)
+        page = await anna.aopen(link)
+        assert "worker web-1-42, which has 0 jobs" in Elements(page.body).text
+        done = await anna.asend(page, reason="its host is replaced")
+        answer = await store.beat([lease.id])
+        is_offered = "worker/drain" in (await anna.aopen("/workers")).body
+        return done, is_offered, [lease.id in answer.draining]
+
+    done, is_offered, asked = asyncio.run(act())
+    assert (done.status, done.headers["location"], is_offered, asked) == (303, "/workers", False, [True])
+    (entry,) = app.audit.list()
+    assert (entry.who, entry.action, entry.reason, entry.selector) == (
+        "local",
+        "drain",
+        "its host is replaced",
+        '{"worker":"web-1-42"}',
+    )

@@ -122,3 +122,26 @@ def test_signals_up_to_the_last_moment_change_nothing(tmp_path: Path) -> None:
         until(has_ended, within=START)
         assert crew.wait(START) == 0
         assert "exit code 0" in crew.log_text()
+
+
+def test_l7_an_operator_drains_one_worker_of_two_and_then_the_other(tmp_path: Path) -> None:
+    with fleet(tmp_path, ttl="1s", recovery="0.2s", grace="20s") as ships:
+        crew = ships.crew("--processes", "2", "--concurrency", "1")
+        running = ships.enqueue("wait", gate="gate")
+        pid = ships.entry(running, "start")["pid"]
+        (name,) = [each.worker for each in ships.app.workers.list() if each.process.pid == pid]
+        ships.app.workers.drain(name)
+        until(lambda: f"draining worker={name}" in crew.log_text(), within=START)
+        assert ships.view(running).state == "running"
+        ships.open("other gate")
+        ships.until_state(ships.enqueue("wait", gate="other gate"), "completed", within=START)
+        ships.open("gate")
+        until(lambda: len(ships.app.workers.list()) == 1, within=START)
+        view = ships.view(running)
+        assert (view.state, view.attempt, view.crashes) == ("completed", 1, 0)
+        until(lambda: len(crew.workers()) == 1, within=START)
+        assert not crew.has_ended()
+        ships.app.workers.drain(ships.app.workers.list()[0].worker)
+        assert crew.wait(START) == 0
+        assert ships.app.workers.list() == []
+        assert "drained by an operator" in crew.log_text()

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.cli.audit import audited_with_reason
 from holdfast.cli.options import JSON, TEXT, Count, store_options
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def workers() -> None:
-    """See which workers run, and whether they answer."""
+    """See which workers run, and whether they answer; drain one."""
 
 
 @workers.command("list")
@@ -114,6 +115,29 @@ def history(name: str, limit: int, target: str | None, url: str | None, as_json:
         for beat in found
     ]
     print_table(columns, rows, empty="no notes")
+
+
+@workers.command()
+@click.argument("name", type=TEXT, metavar="WORKER")
+@audited_with_reason
+@store_options
+@JSON
+def drain(name: str, target: str | None, url: str | None, as_json: bool) -> None:
+    """Let one worker end its jobs, take no more, and end.
+
+    The beginning of its name is enough while one worker has such a name. It goes on as after SIGTERM: running jobs get the grace, and what
+    is left goes back to its queue free of charge. Its supervisor learns it with its next beat and starts no other worker in its place. A
+    supervisor whose workers have all been drained ends with exit code 0.
+    """
+    from holdfast._processes.loading import opened
+    from holdfast.cli.output import print_json
+
+    with opened(target, url) as app:
+        worker = app.workers.drain(name)
+    if as_json:
+        print_json({"worker": worker.worker, "holds": worker.holds})
+    else:
+        click.echo(f"{worker.worker} drains, with {worker.holds} jobs")
 
 
 def _note_unknown(name: str) -> None:

@@ -28,7 +28,7 @@ from holdfast.http.selectors import require_readable, selector_in, where_of
 from holdfast.http.verbs import Verbs
 
 FORM_BYTES: Final = 64 * 1024
-KINDS: Final = ("job", "jobs", "queue", "schedule", "workflow", "rows", "operation")
+KINDS: Final = ("job", "jobs", "queue", "schedule", "workflow", "worker", "rows", "operation")
 _OWN: Final = frozenset(("token", "reason", "typed", "counted", "delay", "name", "up_to"))
 """The fields of a form that are not conditions of a selector."""
 
@@ -138,6 +138,9 @@ class Acting:
                 return 1, f"workflow {short(name)}", f"/workflows/{quote(name, safe='')}"
             case "operation":
                 return 1, f"operation {short(name)}", f"/operations/{quote(name, safe='')}"
+            case "worker":
+                holds = next((each.holds for each in await self._managed.workers.alist() if each.worker == name), 0)
+                return holds, f"worker {name}, which has {number(holds)} {'job' if holds == 1 else 'jobs'}", "/workers"
             case "rows":
                 return 1, f"rows of {name}", "/rows"
             case _:
@@ -165,6 +168,7 @@ class Acting:
             ("schedule", Action.RESUME): self._verbs.resume_schedule,
             ("workflow", Action.CANCEL): self._verbs.cancel,
             ("workflow", Action.RECOVER): self._verbs.recover,
+            ("worker", Action.DRAIN): self._verbs.drain,
             ("rows", Action.RESET): self._verbs.reset_rows,
         }
         await make(change, lambda: verbs[wanted.kind, wanted.action](name))

@@ -56,6 +56,12 @@ EFFECTS: Final[Mapping[tuple[str, Action], Effect]] = {
     ("workflow", Action.RECOVER): Effect(
         "Recover", "What damage keeps from going on is repaired. An intact workflow does not change.", "There is nothing to undo."
     ),
+    ("worker", Action.DRAIN): Effect(
+        "Drain",
+        "It takes no more jobs. Those that run get the grace to end, and what is left goes back to its queue free of charge. "
+        "Then its process ends, and no other takes its place.",
+        "It cannot be called off. Start a worker again where it ran.",
+    ),
     ("rows", Action.RESET): Effect(
         "Reset stuck", "Rows that were in progress for too long are due again, and get another owner.", "This cannot be undone."
     ),

@@ -19,6 +19,7 @@ class Action(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     RUN = "run"
+    DRAIN = "drain"
     RECOVER = "recover"
     STOP = "stop"
     DELETE = "delete"

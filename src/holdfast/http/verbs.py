@@ -51,6 +51,13 @@ class Started(Struct, frozen=True):
     id: str
 
 
+class DrainedWorker(Struct, frozen=True):
+    """A worker that drains now. ``holds``: the jobs that it had when it was asked."""
+
+    worker: str
+    holds: int
+
+
 class ResetRows(Struct, frozen=True):
     """How many rows were taken back."""
 
@@ -77,6 +84,9 @@ class Verbs:
             self._operation(queue, Action.PAUSE, "Start no more jobs of a queue.", QueueState, self.pause, Pausing),
             self._operation(queue, Action.RESUME, "Let a paused queue run again.", QueueState, self.resume),
             self._operation(queue, Action.PURGE, "Delete all waiting jobs of a queue.", PurgedQueue, self.purge),
+            self._operation(
+                "/workers/{name}", Action.DRAIN, "Let a worker end its jobs, take no more, and end.", DrainedWorker, self.drain
+            ),
             self._operation(schedule, Action.RUN, "Enqueue the job of a schedule now.", Started, self.run),
             self._operation(schedule, Action.PAUSE, "Stop a schedule.", ScheduleView, self.pause_schedule, Pausing),
             self._operation(schedule, Action.RESUME, "Let a paused schedule go on.", ScheduleView, self.resume_schedule),
@@ -126,6 +136,13 @@ class Verbs:
     async def purge(self, queue: str) -> PurgedQueue:
         """Delete the waiting jobs of a queue."""
         return PurgedQueue(queue, await self._managed.queues.apurge(queue))
+
+    async def drain(self, worker: str) -> DrainedWorker:
+        """Let a worker take no more jobs and end; its whole name is needed."""
+        if all(each.worker != worker for each in await self._managed.workers.alist()):
+            raise absent("worker", worker, "/workers")
+        asked = await self._managed.workers.adrain(worker)
+        return DrainedWorker(worker, asked.holds)
 
     async def run(self, schedule: str) -> Started:
         """Enqueue the job of a schedule."""

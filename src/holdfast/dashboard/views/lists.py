@@ -57,7 +57,7 @@ def _count(queue: QueueView, state: State) -> Cell:
 
 async def workers(asked: Asked) -> Page:
     """Return the workers whose lease has not ended, with what they hold and what they can run."""
-    heads = columns("worker", "state", "running#", "claimed#", "slots#", "last beat#", "up#", "queues", "tasks")
+    heads = columns("worker", "state", "running#", "claimed#", "slots#", "last beat#", "up#", "queues", "tasks", *acting(asked))
     rows = []
     for worker in await asked.app.workers.alist():
         ago = max(worker.overdue + worker.timing.ttl, 0.0)
@@ -74,6 +74,7 @@ async def workers(asked: Asked) -> Page:
                 figure(in_words(worker.age)),
                 text(", ".join(worker.queues) or "all", style="wide"),
                 text(", ".join(worker.tasks), style="wide"),
+                *acts(asked, [] if worker.is_draining else buttons("worker", worker.worker, asked.may, Action.DRAIN)),
             ]
         )
     return table("Workers", "/workers", heads, rows, nothing="No worker runs. Start one: holdfast worker MODULE:APP")
