@@ -73,8 +73,12 @@ def test_reset_takes_stuck_rows_back_and_returns_what_became_of_them(tables: dic
     asked = run("rows", "reset", "--app", "shop")
     assert (asked.exit_code, "--yes" in asked.stderr) == (2, True)
     assert [row["status"] for row in tables["pastes"].rows.values()] == ["busy"] * 2 + ["new"] * 3
-    done = run("rows", "reset", "--yes", "--app", "shop")
+    done = run("rows", "reset", "--yes", "--app", "shop", "--reason", "a worker hung")
     assert done.stdout.splitlines() == ["name\tstuck\treset\tfailed", "pastes\t2\t2\t2", "orders\t0\t0\t0"]
+    recorded = [
+        (each["selector"], each["count"], each["reason"]) for each in answer("audit", "--app", "shop", "--action", "reset")
+    ]
+    assert recorded == [('{"rows":"orders"}', 0, "a worker hung"), ('{"rows":"pastes"}', 2, "a worker hung")]
     assert [row["status"] for row in tables["pastes"].rows.values()] == ["bad"] * 2 + ["new"] * 3
 
 

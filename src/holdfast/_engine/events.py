@@ -54,9 +54,7 @@ class EventName(StrEnum):
     WORKER_ENDED = "worker.ended"  # worker exit
     WORKER_KILLED = "worker.killed"  # worker reason
     WORKER_DEGRADED = "worker.degraded"  # worker limitation: what this machine cannot promise
-    WORKER_DRAINING = (
-        "worker.draining"  # workers is_forced worker reason: all of a supervisor, or one that ends while others go on
-    )
+    WORKER_DRAINING = "worker.draining"  # workers is_forced worker reason: all of a supervisor, or one of them
     WORKER_DRAINED = "worker.drained"  # worker jobs left: the ids of those that its grace did not suffice for
     RECOVERY_COMPLETED = "recovery.completed"  # worker reason jobs by_reason by_task: what one worker lost; no worker: several
     RECOVERY_SKIPPED = "recovery.skipped"  # claimed running overrun workflows: how many were left alone, as they are switched off

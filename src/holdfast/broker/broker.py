@@ -27,6 +27,7 @@ from holdfast.http import api
 from holdfast.http.access import Access
 from holdfast.http.api import Api
 from holdfast.http.claiming import CLAIM, Claims
+from holdfast.http.denials import Denials
 from holdfast.http.guard import foreign
 from holdfast.http.health import health
 from holdfast.http.identity import Authenticate, Identity, Role, local
@@ -94,7 +95,8 @@ class Broker:
         self._managed = Managed.of_store(environment, settings, registry or Registry(), client)
         self._stream = Stream(lambda: client, lambda: environment.clock, environment.chance.uuid4().hex[:12])
         self._access = Access(authenticate)
-        self._api = Api(self._operations(environment, settings, client), self._access, rates)
+        denials = Denials(lambda: environment, self._access, "api")
+        self._api = Api(self._operations(environment, settings, client), self._access, denials, rates)
         self._requests = 0
 
     async def stand(self, url: str) -> None:

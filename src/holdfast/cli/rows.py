@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast.cli.audit import audited_with_reason
 from holdfast.cli.completions import complete_app
 from holdfast.cli.options import JSON
 from holdfast.cli.selection import confirm
@@ -55,6 +56,7 @@ def list_rows(names: tuple[str, ...], target: str | None, as_json: bool) -> None
 @NAMES
 @click.option("--dry-run", is_flag=True, help="Print how many rows it would be, change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
+@audited_with_reason
 @APP
 @JSON
 def reset(names: tuple[str, ...], dry_run: bool, yes: bool, target: str | None, as_json: bool) -> None:

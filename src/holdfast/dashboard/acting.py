@@ -11,7 +11,8 @@ from starlette.requests import Request
 from holdfast._core.requests import Steer
 from holdfast._engine.operators.operators import id_of
 from holdfast._engine.store_defaults import WAITING
-from holdfast.dashboard.actions import EFFECTS, REASONED, TYPED_ABOVE
+from holdfast.dashboard.actions import EFFECTS, OFFERED, REASONED, TYPED_ABOVE
+from holdfast.dashboard.views.job import reveal_page
 from holdfast.dashboard.views.page import Page, jobs_where
 from holdfast.dashboard.words import number, short
 from holdfast.errors import ConfigurationError
@@ -24,6 +25,7 @@ from holdfast.http.managed import Managed
 from holdfast.http.operations import Bulk, Operations, Phase, count
 from holdfast.http.permissions import Action
 from holdfast.http.problems import ApiError
+from holdfast.http.revealing import revealed
 from holdfast.http.selectors import require_readable, selector_in, where_of
 from holdfast.http.verbs import Verbs
 
@@ -38,7 +40,8 @@ class Wanted:
 
     def __init__(self, kind: str, action: str, given: Mapping[str, str], identity: Identity, may: Collection[Action]) -> None:
         about = "job" if kind == "jobs" else kind
-        if kind not in KINDS or action not in set(Action) or (about, Action(action)) not in EFFECTS:
+        is_known = kind in KINDS and action in set(Action) and (about, Action(action)) in EFFECTS
+        if not is_known or (kind == "jobs" and action not in OFFERED):
             raise ApiError(404, "no_such_action", f"there is no action {action!r} for {kind!r}", "go back to the page before")
         self.kind, self.action, self.given, self.identity, self.may = kind, Action(action), given, identity, may
         self.effect, self.name = EFFECTS[about, self.action], given.get("name", "")
@@ -146,8 +149,11 @@ class Acting:
             case _:
                 return 1, f"schedule {name}", "/schedules"
 
-    async def _act(self, wanted: Wanted) -> str:
+    async def _act(self, wanted: Wanted) -> Page | str:
         change, name = wanted.change(), wanted.name
+        if wanted.action is Action.REVEAL:
+            job = id_of(name)
+            return reveal_page(job, await make(change, lambda: revealed(self._managed, job)))
         if wanted.kind == "jobs":
             bulk = wanted.bulk()
             begun = self._operations.start(change, bulk, await count(self._managed.client, bulk))

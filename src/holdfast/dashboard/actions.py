@@ -36,6 +36,11 @@ EFFECTS: Final[Mapping[tuple[str, Action], Effect]] = {
     ("job", Action.DELETE): Effect(
         "Delete", "Every trace of it is removed. A job that a worker runs stays.", "This cannot be undone."
     ),
+    ("job", Action.REVEAL): Effect(
+        "Reveal",
+        "Its data is shown once with the values that are hidden elsewhere. It is recorded that you looked.",
+        "What you have seen cannot be taken back.",
+    ),
     ("queue", Action.PAUSE): Effect(
         "Pause", "No more jobs of it start. Running ones go on, and new ones wait.", "It can be resumed at any time."
     ),

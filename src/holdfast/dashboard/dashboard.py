@@ -39,6 +39,7 @@ try:
     from holdfast.dashboard.views.workflows import picture, workflow, workflows
     from holdfast.http.access import Access, target_of
     from holdfast.http.api import Api, of_route
+    from holdfast.http.denials import Denials
     from holdfast.http.guard import refusal
     from holdfast.http.health import health
     from holdfast.http.identity import Authenticate, Identity
@@ -138,6 +139,9 @@ class Dashboard:
         self._sessions = Sessions(app.settings.url, SystemRandomness())
         self._access = Access(authenticate, authorize=authorize, is_read_only=not actions, sessions=self._sessions)
         self._managed = Managed.of_app(app, redact or no_more)
+        self._denials, self._api_denials = (
+            Denials(lambda: environment_of(app), self._access, via) for via in ("dashboard", "api")
+        )
         operations, epoch = operations_of(self._managed), SystemRandomness().uuid4().hex[:12]
         self._stream = Stream(lambda: self._managed.client, lambda: environment_of(app).clock, epoch)
         self._recent: dict[Any, tuple[float, asyncio.Task[Page]]] = {}
@@ -158,7 +162,7 @@ class Dashboard:
             Route("/actions/{kind}/{action}", self._admitted(self._perform), methods=["POST"]),
             *stream_routes(self._access, self._stream, self._managed.record),
             *health(lambda: environment_of(self._app).store),
-            *Api(management(self._managed, operations), self._access).routes(),
+            *Api(management(self._managed, operations), self._access, self._api_denials).routes(),
             *(Route(path, self._admitted(self._answer(view))) for path, view in VIEWS),
         ]
 
@@ -192,6 +196,7 @@ class Dashboard:
                 self._access.require(identity, Action.READ, target_of(request))
                 return await answer(request, identity)
             except ApiError as error:
+                await self._denials.note(request, error.problem, request.path_params.get("action", Action.READ))
                 return self._refused(error.problem)
 
         return admit

@@ -1,5 +1,7 @@
 """Whether a request is accepted: who sends it, what its role and ``authorize`` allow, and whether a page of another site sent it."""
 
+from typing import Final
+
 from starlette.requests import Request
 
 from holdfast.http.guard import foreign, refusal
@@ -8,6 +10,9 @@ from holdfast.http.openapi import PREFIX
 from holdfast.http.permissions import READS, ROLES, Action, Authorize, any_target
 from holdfast.http.problems import ApiError
 from holdfast.http.sessions import HEADER, Sessions
+
+SENDER: Final = "holdfast.sender"
+"""The key of a request's scope that has the name of its sender, once it is known."""
 
 
 class Access:
@@ -43,11 +48,10 @@ class Access:
             why = refusal(None if request.client is None else request.client.host, request.headers.raw)
             if why is not None:
                 raise ApiError(403, "not_local", why, "ask it from this machine, by its own address")
-        if self._authenticate is None:
-            return LOCAL
-        identity = self._authenticate(request)
+        identity = LOCAL if self._authenticate is None else self._authenticate(request)
         if identity is None:
             raise ApiError(401, "unauthorized", "the token is missing or unknown", "send the header Authorization: Bearer TOKEN")
+        request.scope[SENDER] = identity.name
         return identity
 
     def require(self, identity: Identity, action: Action, target: str, roles: frozenset[Role] | None = None) -> None:

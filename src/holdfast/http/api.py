@@ -17,6 +17,7 @@ from holdfast._core.text import printable
 from holdfast._engine.error_text import described
 from holdfast._ports.leading import LEADER_HEADER, MISDIRECTED
 from holdfast.http.access import Access, target_of
+from holdfast.http.denials import Denials
 from holdfast.http.limits import BodyTooLarge, Rates, read_body
 from holdfast.http.openapi import PREFIX, document
 from holdfast.http.operation import Call, Operation, Reply
@@ -38,10 +39,13 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Api:
-    """The routes of some calls, and the document that describes them. ``rates``: what each sender may ask."""
+    """The routes of some calls, and the document that describes them. ``rates``: what each sender may ask.
 
-    def __init__(self, operations: Sequence[Operation], access: Access, rates: Rates | None = None) -> None:
-        self._access, self._rates = access, rates
+    ``denials``: records what it refuses.
+    """
+
+    def __init__(self, operations: Sequence[Operation], access: Access, denials: Denials, rates: Rates | None = None) -> None:
+        self._access, self._denials, self._rates = access, denials, rates
         # A route with a parameter would also match the fixed ones.
         self._operations = sorted(operations, key=lambda each: "{" in each.path)
 
@@ -72,6 +76,7 @@ class Api:
                 found = problem_of(error)
                 if found.status == _BROKEN:
                     logger.error("the API failed at %s: %s", operation.path, printable(described(error)))
+                await self._denials.note(request, found, operation.action)
                 answer = refused(found)
                 if found.status == _UNKNOWN:
                     answer.headers["WWW-Authenticate"] = self._access.challenge

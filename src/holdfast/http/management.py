@@ -8,6 +8,7 @@ from holdfast.http.managed import Managed
 from holdfast.http.operation import Operation
 from holdfast.http.operations import Operations
 from holdfast.http.resources import Resources
+from holdfast.http.revealing import Revealing
 from holdfast.http.submitting import Submitting
 from holdfast.http.verbs import Verbs
 
@@ -24,6 +25,7 @@ def management(managed: Managed, operations: Operations | None = None) -> list[O
         *submitting.operations(),
         *JobResources(managed).operations(),
         *JobVerbs(managed).operations(),
+        *Revealing(managed).operations(),
         *BulkActions(managed, operations or operations_of(managed)).operations(),
         *Resources(managed).operations(),
         *HistoryResources(managed).operations(),

@@ -21,6 +21,7 @@ class Action(StrEnum):
     RUN = "run"
     DRAIN = "drain"
     RECOVER = "recover"
+    REVEAL = "reveal"
     STOP = "stop"
     DELETE = "delete"
     PURGE = "purge"

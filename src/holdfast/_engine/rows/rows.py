@@ -116,6 +116,8 @@ class Rows:
                 emit_reset(self._watch, new, events)
         if refused and not found:
             raise HoldfastError(f"rows {self.name}: {refused[0].verb}: {format_keys([refused[0].key])}: {refused[0].error}")
+        # The rows may be in another database than the jobs, so that no write can do both.
+        await self._surroundings.connections.client().record("reset", {"rows": self.name}, len(found))
         return found
 
     async def acreate_indexes(self) -> Indexes:

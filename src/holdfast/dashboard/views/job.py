@@ -3,6 +3,7 @@
 import json
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from holdfast._core.durations import in_words
 from holdfast._core.explanation import Explanation
@@ -12,13 +13,14 @@ from holdfast._core.story import story_of
 from holdfast._core.story_entries import Entry
 from holdfast._core.view import JobView
 from holdfast._engine.operators.story import story_facts
-from holdfast.dashboard.actions import button, job_actions
+from holdfast.dashboard.actions import button, job_actions, link_to
 from holdfast.dashboard.timeline import timeline_of
 from holdfast.dashboard.views.page import Asked, Glyph, Page, jobs_where
 from holdfast.dashboard.words import KIND_GLYPHS, moment, short
 from holdfast.http.job_items import explained, masked, without_messages
 from holdfast.http.permissions import Action
-from holdfast.http.redact import Redact, hidden_in, mask_of, shown
+from holdfast.http.redact import Redact, hidden_in, mask_of, no_more, shown
+from holdfast.http.revealing import Revealed, hides
 
 MOST_CHARACTERS = 20_000
 """The most characters of a payload, a result or a checkpoint that a page shows."""
@@ -49,9 +51,28 @@ async def job(asked: Asked) -> Page:
         "tags": [{"name": tag, "link": jobs_where(tag=tag)} for tag in of.tags],
         "documents": [] if is_withheld else [_document(*each, names, of.task, asked.redact) for each in _documents(of)],
         "is_withheld": is_withheld,
+        "reveal": link_to("job", Action.REVEAL, name=str(of.id))
+        if asked.allows(Action.REVEAL) and hides(of, names, asked.redact)
+        else "",
         "buttons": [button("job", action, str(of.id)) for action in job_actions(of.state, asked.may)],
     }
     return Page(template="job.html", title=of.task, section="/jobs", values=values)
+
+
+def reveal_page(job: UUID, found: Revealed) -> Page:
+    """Return the page with the data of a job, of which nothing is hidden."""
+    documents = (
+        ("Payload", found.payload),
+        ("Result", found.result),
+        ("Checkpoint", found.checkpoint),
+        ("Headers", found.headers),
+    )
+    values = {
+        "short": short(job),
+        "back": f"/jobs/{job}",
+        "documents": [_document(title, each, frozenset(), "", no_more, is_hiding=False) for title, each in documents if each],
+    }
+    return Page(template="reveal.html", title="Revealed data", section="/jobs", values=values)
 
 
 def _entry(entry: Entry, mask: Mask) -> dict[str, Any]:
@@ -117,9 +138,12 @@ def _documents(of: JobView) -> list[tuple[str, Json]]:
     return found
 
 
-def _document(title: str, document: Json, names: frozenset[str], task: str, redact: Redact) -> dict[str, str]:
-    hidden = hidden_in(document, names)
-    text = json.dumps(shown(task, title.lower(), document, names, redact), indent=2, ensure_ascii=False)
+def _document(
+    title: str, document: Json, names: frozenset[str], task: str, redact: Redact, *, is_hiding: bool = True
+) -> dict[str, str]:
+    hidden = hidden_in(document, names) if is_hiding else 0
+    visible = shown(task, title.lower(), document, names, redact) if is_hiding else document
+    text = json.dumps(visible, indent=2, ensure_ascii=False)
     cut = len(text) - MOST_CHARACTERS
     notes = (f"{hidden} hidden" if hidden else "", f"{cut:,} more characters: holdfast jobs show" if cut > 0 else "")
     return {"title": title, "text": text[:MOST_CHARACTERS], "note": ", ".join(filter(None, notes))}
