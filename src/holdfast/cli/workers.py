@@ -126,7 +126,7 @@ def drain(name: str, target: str | None, url: str | None, as_json: bool) -> None
     """Let one worker end its jobs, take no more, and end.
 
     The beginning of its name is enough while one worker has such a name. It goes on as after SIGTERM: running jobs get the grace, and what
-    is left goes back to its queue free of charge. Its supervisor learns it with its next beat and starts no other worker in its place. A
+    is left goes back to its queue free of charge. Its supervisor learns it with its next beat and starts no other worker instead. A
     supervisor whose workers have all been drained ends with exit code 0.
     """
     from holdfast._processes.loading import opened

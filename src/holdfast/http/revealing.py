@@ -19,7 +19,7 @@ from holdfast.http.submitting import id_of_path
 
 
 class Reveal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why somebody needs to see it."""
+    """Why an operator needs to see it."""
 
     reason: Reason = ""
 
@@ -58,7 +58,7 @@ class Revealing:
         self._managed = managed
 
     def operations(self) -> list[Operation]:
-        """Describe the call."""
+        """Describe the one call that reveals."""
         return [
             Operation(
                 method="POST",
