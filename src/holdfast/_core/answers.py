@@ -202,6 +202,14 @@ class Pruned(Struct, frozen=True):
         return self.jobs + self.stubs + self.receipts + self.leases + self.attempts + self.beats
 
 
+class Vitals(Struct, frozen=True):
+    """How a store is kept. ``schema_version``: of its tables or objects. ``prune_lag``: for how many seconds the finished job that is
+    pruned next has waited for that, or its day, where whole days are pruned."""
+
+    schema_version: int
+    prune_lag: float
+
+
 class SteerAnswer(Struct, frozen=True):
     """The state of each job now, absent if unknown, and which jobs were left alone: they had moved, or another session has them locked."""
 

@@ -66,7 +66,9 @@ WORKER_GAUGES: dict[str, Metric] = {
     "runner_processes": Metric(Kind.GAUGE, ("worker",), "Processes that the worker keeps for handlers with process=True."),
 }
 STORE_GAUGES: dict[str, Metric] = {
-    "jobs": Metric(Kind.GAUGE, ("queue", "state"), "Jobs in the store."),
+    "jobs": Metric(
+        Kind.GAUGE, ("queue", "state"), "Jobs in the store; of finished ones at most about 100,000 of a state are counted."
+    ),
     "queue_oldest_waiting_seconds": Metric(Kind.GAUGE, ("queue",), "For how long the job that is due for longest has waited."),
     "queue_backlog": Metric(Kind.GAUGE, ("queue",), "Jobs that are due and wait for a worker."),
     "queue_paused": Metric(Kind.GAUGE, ("queue",), "1 if the queue is paused."),
@@ -75,6 +77,10 @@ STORE_GAUGES: dict[str, Metric] = {
     "limit_size": Metric(Kind.GAUGE, ("limit",), "Jobs that a limit lets run at once."),
     "limit_in_use": Metric(Kind.GAUGE, ("limit",), "Jobs that a limit counts now."),
     "schedule_lag_seconds": Metric(Kind.GAUGE, ("schedule",), "For how long the next tick of a schedule has been due."),
+    "rows": Metric(Kind.GAUGE, ("watch", "status"), "Rows of a watched table, by the value of their status."),
+    "rows_stuck": Metric(Kind.GAUGE, ("watch",), "Rows that a worker has had for longer than stale_after."),
+    "prune_lag_seconds": Metric(Kind.GAUGE, (), "For how long the finished job that is pruned next has waited for that."),
+    "schema_version": Metric(Kind.GAUGE, (), "Version of the store's tables or objects."),
     "store_up": Metric(Kind.GAUGE, (), "1 if the store answered."),
 }
 METRICS = COUNTED | WORKER_GAUGES | STORE_GAUGES

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.answers import BeatView, DueJob, EnqueueAnswer, Purged, SteerAnswer
+from holdfast._core.answers import BeatView, DueJob, EnqueueAnswer, Purged, SteerAnswer, Vitals
 from holdfast._core.audit import AuditNote
 from holdfast._core.error_groups import ErrorList, grouped
 from holdfast._core.flow_changes import FlowChange
@@ -36,6 +36,7 @@ from holdfast._ports.store import (
     Store,
     WorkerHistory,
 )
+from holdfast._ports.vitals import HasVitals
 from holdfast._ports.workflows import DependentJobs, FlowReports, FlowTransactions, GrowingWorkflows, Workflows
 from holdfast.errors import Unsupported
 
@@ -113,6 +114,11 @@ def draining(store: Store) -> Draining:
     """Return the verb that drains a worker. Raises ``Unsupported`` for a store without it."""
     _require(store, Draining, "requests to drain a worker")
     return cast(Draining, store)
+
+
+async def vitals(store: Store) -> Vitals | None:
+    """Return how a store is kept, or ``None`` for one that does not answer this."""
+    return await cast(HasVitals, store).vitals() if offers(store, HasVitals) else None
 
 
 def selectors(store: Store) -> Selectors:

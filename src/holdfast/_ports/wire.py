@@ -35,6 +35,7 @@ from holdfast._ports.store import (
     Selectors,
     WorkerHistory,
 )
+from holdfast._ports.vitals import HasVitals
 from holdfast._ports.workflows import DependentJobs, GrowingWorkflows, Workflows
 
 VERSION: Final = 1
@@ -48,7 +49,7 @@ MOST_BYTES: Final = 64 * 2**20
 
 REQUIRED = (Ownership, Reading, Operating, Administration)
 OPTIONAL = (
-    *(Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling, WorkerHistory, Errors, Auditing, History, Draining),
+    *(Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling, WorkerHistory, Errors, Auditing, History, Draining, HasVitals),
     *(Lanes, Limits, Prefetching, Steps, Workflows, GrowingWorkflows, DependentJobs),
 )
 READS: Final = frozenset(
@@ -67,6 +68,7 @@ READS: Final = frozenset(
             "errors",
             "audits",
             "minutes",
+            "vitals",
         ),
     )
 )

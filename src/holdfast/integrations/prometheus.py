@@ -22,6 +22,7 @@ def collector(app: App, *, store: bool = False) -> Exposition:
     require_client()
     if not store:
         return Exposition(app.events.tallied())
+    from holdfast.metrics.rows_gauges import Look
     from holdfast.metrics.store_gauges import StoreGauges
     from holdfast.sync import PORTAL
 
@@ -30,7 +31,10 @@ def collector(app: App, *, store: bool = False) -> Exposition:
 
         return Client(environment_of(app), give_up=0)
 
-    gauges = StoreGauges(connect, environment_of(app).clock)
+    def tables() -> dict[str, Look]:
+        return {name: each.astates for name, each in app.watches.items()}
+
+    gauges = StoreGauges(connect, environment_of(app).clock, tables)
 
     def read() -> dict[Series, float]:
         return PORTAL.run(gauges.read())

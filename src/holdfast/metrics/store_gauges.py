@@ -2,15 +2,18 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from holdfast._core.answers import LeaseView, QueueView
 from holdfast._core.job import State
+from holdfast._core.queue_counts import MOST_COUNTED
 from holdfast._core.requests import JobFilter
 from holdfast._core.tallies import Series
+from holdfast._engine.store_defaults import vitals
 from holdfast.errors import HoldfastError, Unsupported
+from holdfast.metrics.rows_gauges import Look, RowsGauges
 
 if TYPE_CHECKING:
     from holdfast._engine.client.client import Client
@@ -25,10 +28,12 @@ STEPS = 12
 
 
 class StoreGauges:
-    """The gauges of one store. ``connect`` returns its client once it is open."""
+    """The gauges of one store. ``connect`` returns its client once it is open. ``tables``: the looks at the watched tables, by name."""
 
-    def __init__(self, connect: "Callable[[], Client | None]", clock: "Clock") -> None:
-        self._connect, self._clock = connect, clock
+    def __init__(
+        self, connect: "Callable[[], Client | None]", clock: "Clock", tables: Callable[[], Mapping[str, Look]] = dict
+    ) -> None:
+        self._connect, self._clock, self._rows = connect, clock, RowsGauges(tables, clock)
         self._read_at, self._found = float("-inf"), dict[Series, float]()
         self._reading = asyncio.Lock()
 
@@ -36,7 +41,7 @@ class StoreGauges:
         """Return the gauges, at most 5 s old. A store that does not answer shows as ``store_up 0``, and nothing else of it."""
         async with self._reading:
             if self._clock.monotonic() - self._read_at >= KEPT:
-                self._found = await self._answered()
+                self._found = await self._answered() | await self._rows.read()
                 self._read_at = self._clock.monotonic()
         return self._found
 
@@ -52,7 +57,7 @@ class StoreGauges:
         return {**found, ("store_up",): 1.0}
 
     async def _gauges(self, client: "Client") -> dict[Series, float]:
-        queues, leases = await client.queues(), await client.workers()
+        queues, leases = await client.queues(MOST_COUNTED), await client.workers()
         found: dict[Series, float] = {}
         for queue in queues:
             found |= {("jobs", queue.name, state.value): count for state, count in queue.counts.items()}
@@ -62,10 +67,10 @@ class StoreGauges:
         found |= await self._oldest(client, queues)
         found |= _of_workers(leases)
         known = {task for lease in leases if lease.end is None for task in lease.tasks}
-        for task, counts in (await client.counts("task")).items():
+        for task, counts in (await client.counts("task", MOST_COUNTED)).items():
             if task not in known and (waiting := counts.get(State.AVAILABLE.value, 0) + counts.get(State.SCHEDULED.value, 0)):
                 found["jobs_without_worker", task] = waiting
-        return found | await _of_limits(client) | await _of_schedules(client)
+        return found | await _of_limits(client) | await _of_schedules(client) | await _of_vitals(client)
 
     async def _oldest(self, client: "Client", queues: Sequence[QueueView]) -> dict[Series, float]:
         now = datetime.fromtimestamp(self._clock.wall()).astimezone()
@@ -98,6 +103,13 @@ def _of_workers(leases: Sequence[LeaseView]) -> dict[Series, float]:
     live = [lease for lease in leases if lease.end is None]
     states = Counter("silent" if each.overdue > 0 else "draining" if each.is_draining else "live" for each in live)
     return {("workers", state): float(states[state]) for state in ("live", "draining", "silent")}
+
+
+async def _of_vitals(client: "Client") -> dict[Series, float]:
+    found = await client.ask("vitals", vitals)
+    if found is None:
+        return {}
+    return {("schema_version",): found.schema_version, ("prune_lag_seconds",): found.prune_lag}
 
 
 async def _of_limits(client: "Client") -> dict[Series, float]:

@@ -1,12 +1,13 @@
 """The metrics of ``holdfast worker --metrics``: all processes of one supervisor, at one address."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from holdfast._core.tallies import Series
 from holdfast._engine.client.client import Client
 from holdfast._engine.events import Events
 from holdfast.metrics.exposition import Exposition, require_client
+from holdfast.metrics.rows_gauges import Look
 from holdfast.metrics.server import MetricsAddress, MetricsServer
 from holdfast.metrics.store_gauges import StoreGauges
 from holdfast.metrics.worker_gauges import worker_gauges
@@ -32,7 +33,7 @@ class SupervisedMetrics:
     ) -> None:
         require_client()
         self._supervisor, self._memory, self._clock = supervisor, host.memory, clock
-        self._store = StoreGauges(self._client, clock) if reads_store else None
+        self._store = StoreGauges(self._client, clock, self._tables) if reads_store else None
         self._of_store: dict[Series, float] = {}
         self._exposition = Exposition(events.tallied(), self._gauges)
         self.server = MetricsServer(address, self.render)
@@ -50,6 +51,10 @@ class SupervisedMetrics:
 
     def _gauges(self) -> dict[Series, float]:
         return worker_gauges(self._supervisor().workers, self._memory) | self._of_store
+
+    def _tables(self) -> Mapping[str, Look]:
+        scheduler = self._supervisor().rows_scheduler
+        return {} if scheduler is None else scheduler.looks()
 
     def _client(self) -> Client | None:
         environment = self._supervisor().environment

@@ -42,6 +42,7 @@ from holdfast.testing.contracts.signalling import SignalContract
 from holdfast.testing.contracts.steering import SteerContract
 from holdfast.testing.contracts.stepping import StepContract
 from holdfast.testing.contracts.turns import TurnContract
+from holdfast.testing.contracts.vitals import VitalsContract
 from holdfast.testing.contracts.voiding import VoidContract
 from holdfast.testing.contracts.workflow_changes import WorkflowChangeContract
 from holdfast.testing.contracts.workflow_children import WorkflowChildrenContract
@@ -84,6 +85,7 @@ class StoreContract(
     AuditContract,
     HistoryContract,
     PruneContract,
+    VitalsContract,
     LeaseContract,
     NoteContract,
     ReadContract,

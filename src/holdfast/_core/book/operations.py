@@ -8,7 +8,7 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.answers import ExpiredJob, Pruned, Purged, ReopenAnswer, SteerAnswer
+from holdfast._core.answers import ExpiredJob, Pruned, Purged, ReopenAnswer, SteerAnswer, Vitals
 from holdfast._core.audit import AUDIT_RETENTION, AuditNote
 from holdfast._core.book.archiving import BookArchiving
 from holdfast._core.book.moment import Moment, micros
@@ -156,6 +156,16 @@ class BookOperations(BookWorkflows, BookArchiving):
         self._prune_audits(now.wall, limit)
         archived = self._prune_archives(now.wall, limit - len(jobs))
         return Pruned(len(jobs) + archived, len(stubs), receipts, leases, attempts, beats)
+
+    def vitals(self, now: Moment) -> Vitals:
+        """Return them without the workflows, whose members wait for each other."""
+        late = [
+            (now.wall - first).total_seconds() - (self.floor if is_stub else retention)
+            for (retention, is_stub, is_plain), line in self._all.ended.items()
+            for first, _ in islice(line, 1)
+            if is_plain
+        ]
+        return Vitals(self.schema_version, max(0.0, *late) if late else 0.0)
 
     def _prune_jobs(self, wall: datetime, limit: int) -> tuple[Rows, Rows]:
         lines, floor = self._all.ended.items(), wall - timedelta(seconds=self.floor)

@@ -31,6 +31,7 @@ class BookState(BookIndexes):
     """The tables and indexes of a book. ``floor``: seconds for which nothing that a repeated request needs is pruned."""
 
     floor = RETENTION_FLOOR
+    schema_version = 1
 
     def __init__(self) -> None:
         self._all = Content(self._index_job)

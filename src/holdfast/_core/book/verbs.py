@@ -76,6 +76,7 @@ class BookVerbs(ABC):
     limits = _verb(Book.limits)
     set_limit = _verb(Book.set_limit)
     prune = _verb(Book.prune)
+    vitals = _verb(Book.vitals)
 
     enqueue_flow = _verb(Book.enqueue_flow)
     enqueue_member = _verb(Book.enqueue_member)

@@ -287,7 +287,7 @@ class Workers:
         """Let one worker take no more jobs, give its running ones the grace, and end; return it as it was when it was asked.
 
         The beginning of its name is enough while one worker has such a name; its supervisor learns it with its next beat. No other
-        worker takes its place, and a supervisor whose workers have all been drained ends. ``Unsupported`` if the store cannot pass it on.
+        worker follows it, and a supervisor whose workers have all been drained ends. ``Unsupported`` if the store cannot pass it on.
 
         >>> app.workers.drain("web-1-4711")  # doctest: +SKIP
         """

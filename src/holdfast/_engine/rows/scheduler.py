@@ -1,7 +1,7 @@
 """What a supervisor does for users' own tables: it enqueues runs of their handlers, and resets rows of dead workers."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
@@ -15,7 +15,7 @@ from holdfast._engine.rows.batch_state import format_keys
 from holdfast._engine.rows.tables import Tables
 from holdfast._engine.service import Service
 from holdfast._ports.clock import Randomness
-from holdfast._ports.table import Refusal, ResetRow, Table
+from holdfast._ports.table import Refusal, ResetRow, States, Table
 
 PAUSE = 0.05
 """Seconds between two full batches of a watchdog: others want to write too."""
@@ -127,6 +127,10 @@ class RowsScheduler:
                 steps += [("prune", jobs.prune)] if settings.watch.retention is not None else []
                 served = [self._serve(f"{verb} {settings.task}", step) for verb, step in steps]
                 self._services += [asyncio.create_task(each.run()) for each in served]
+
+    def looks(self) -> dict[str, Callable[[], Awaitable[States]]]:
+        """Return how to count the rows of each table, by its name."""
+        return {settings.watch.name: self._tables.of(settings).states for settings in self._jobs}
 
     async def is_needed(self) -> bool:
         """Return whether rows are due; true also if a database does not answer."""

@@ -72,7 +72,7 @@ class Supervisor:
         self._warnings = StoreWarnings(events)
         self._opening, self._beating_now, self._services = asyncio.Lock(), asyncio.Lock(), list[asyncio.Task[None]]()
         self._isolation: Isolation | None = None
-        self._rows_scheduler: RowsScheduler | None = None
+        self.rows_scheduler: RowsScheduler | None = None
         self._until_empty, self._drained, self._minutes = UntilEmpty(), asyncio.Event(), MinuteHistory(lambda: self.workers, host)
         self.slots, self._has_emptied = options.processes, False
         self._clock_check, self._drains, self._exit_code, self._has_worked = ClockCheck(), 0, OK, False
@@ -88,8 +88,8 @@ class Supervisor:
             task.cancel()
         await asyncio.gather(*self._services, *self._recoveries, return_exceptions=True)
         await self._minutes.close()
-        if self._rows_scheduler is not None:
-            await self._rows_scheduler.end()
+        if self.rows_scheduler is not None:
+            await self.rows_scheduler.end()
         if self._settings is not None:
             try:
                 await self._transport.close()
@@ -189,8 +189,8 @@ class Supervisor:
     def _worker_ready(self, worker: WorkerHandle) -> None:
         if self._event_relay is not None:
             self._event_relay.deliver()
-        if self._rows_scheduler is not None and worker.hello is not None:
-            self._rows_scheduler.watch(worker.hello.rows)
+        if self.rows_scheduler is not None and worker.hello is not None:
+            self.rows_scheduler.watch(worker.hello.rows)
             if worker.hello.schedules:
                 self._scheduler.declare(worker.hello.schedules)
                 self._scheduling.wake.set()
@@ -259,11 +259,11 @@ class Supervisor:
             self._store, self._clock, tasks=tasks, queues=queues, room=room, live=live, interval=pause, serve=serve
         )
         client = Client(self._environment, give_up=0)
-        self._rows_scheduler = RowsScheduler(
+        self.rows_scheduler = RowsScheduler(
             Tables(self._open_table), client, serve=serve, chance=self._chance, events=self._events
         )
         limited = partial(has_limited_jobs, self._store, tasks, queues)
-        self._until_empty = UntilEmpty(self._isolation.is_needed, self._rows_scheduler.is_needed, limited)
+        self._until_empty = UntilEmpty(self._isolation.is_needed, self.rows_scheduler.is_needed, limited)
         steps = maintenance_steps(self._environment, self._recovery, tasks=tasks, queues=queues, interval=pause)
         self._declared_limits = DeclaredLimits(
             self._store, lambda step: self._services.append(asyncio.create_task(serve("limits", step).run()))

@@ -121,7 +121,7 @@ class WorkerHandle:
             self.send(messages.Drain(grace))
 
     def retire(self, grace: float) -> None:
-        """Drain it because an operator wants it to end; no other worker takes its place."""
+        """Drain it because an operator wants it to end; no other worker follows it."""
         if not self.is_retired:
             self.is_retired = True
             self.drain(grace, reason="an operator asked for it")

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.answers import Answer, BeatAnswer, Capabilities, Check, EnqueueAnswer, ExchangeAnswer
+from holdfast._core.answers import Answer, BeatAnswer, Capabilities, Check, EnqueueAnswer, ExchangeAnswer, Vitals
 from holdfast._core.audit import AuditNote
 from holdfast._core.book.verbs import BookVerbs
 from holdfast._core.flow_changes import FlowChange, FlowChanges
@@ -22,7 +22,7 @@ from holdfast._core.workflow import NewFlow
 from holdfast._ports.clock import Clock, Randomness
 from holdfast.databases.mongo.abandoned import end_abandoned
 from holdfast.databases.mongo.caller import CallerDatabase, is_awaited, run_now
-from holdfast.databases.mongo.database import MongoDatabase
+from holdfast.databases.mongo.database import Document, MongoDatabase
 from holdfast.databases.mongo.errors import Duplicate
 from holdfast.errors import HoldfastError
 from holdfast.stores.mongo import checks, history, schema, transactions
@@ -41,6 +41,9 @@ from holdfast.stores.mongo.terms import Terms
 
 MOST_TOGETHER = 25
 """The jobs that one transaction settles: those of others go beside it, and conflicts of one delay only these."""
+
+MOST_LATE = 1000
+"""The jobs that are looked at for one that should have been pruned."""
 
 
 class MongoStore(BookVerbs):
@@ -175,6 +178,19 @@ class MongoStore(BookVerbs):
         if not found:
             self._claiming.holds_none(lease, acts)
         return found
+
+    async def vitals(self) -> Vitals:
+        await self._require_schema()
+        steps: list[Document] = [
+            {"$match": {"prune_at": {"$exists": True}}},
+            {"$sort": {"prune_at": 1, "_id": 1}},
+            {"$limit": MOST_LATE},
+            {"$match": {"flow": {"$exists": False}}},  # members of workflows wait for each other
+            {"$limit": 1},
+            {"$project": {"lag": {"$subtract": [self.now, "$prune_at"]}}},
+        ]
+        found = await self.database.find(self.names.jobs, steps)
+        return Vitals(schema.VERSION, max(0.0, found[0]["lag"] / 1e3) if found else 0.0)
 
     async def set_queue(self, queue: str, settings: QueueSettings | None, *, by: AuditNote | None = None) -> None:
         await self._require_schema()

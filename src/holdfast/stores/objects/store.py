@@ -10,7 +10,7 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.answers import BeatAnswer, Capabilities, Check
+from holdfast._core.answers import BeatAnswer, Capabilities, Check, Vitals
 from holdfast._core.book.book import Book
 from holdfast._core.book.verbs import BookVerbs
 from holdfast._core.bucket_url import BucketUrl
@@ -40,7 +40,7 @@ from holdfast.stores.objects.creation import create
 from holdfast.stores.objects.electing_committer import ElectingCommitter
 from holdfast.stores.objects.election import HEARTBEAT
 from holdfast.stores.objects.findings import findings_of
-from holdfast.stores.objects.head import Leader
+from holdfast.stores.objects.head import FORMAT, Leader
 from holdfast.stores.objects.inspection import inspect, read_head, verify
 from holdfast.stores.objects.limits import LIMITS, Limits
 from holdfast.stores.objects.pauses import Pauses
@@ -134,6 +134,9 @@ class ObjectStore(BookVerbs, Forked):
             return await self._thread.run(restore(self._large, self._name, source, name, store=new, is_forced=is_forced))
         finally:
             await source.close()
+
+    async def vitals(self) -> Vitals:
+        return structs.replace(await super().vitals(), schema_version=FORMAT)
 
     @property
     def standing(self) -> Standing:

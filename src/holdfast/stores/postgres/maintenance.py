@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from holdfast._core.answers import Pruned
+from holdfast._core.answers import Pruned, Vitals
 from holdfast._core.audit import AuditNote
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.requests import QueueSettings
@@ -33,6 +33,10 @@ class Maintenance(Partitions, Roles, MemberMoves):
         members, stubs = await self._prune_flows(flows, limit) if flows else (0, 0)
         jobs, stubs = pruned.jobs + jobs + members, pruned.stubs + stubs
         return structs.replace(pruned, jobs=jobs, stubs=stubs, attempts=pruned.attempts + attempts)
+
+    async def vitals(self) -> Vitals:
+        ((version, lag),) = await self._fetch("vitals", round(RETENTION_FLOOR * 1e6))
+        return Vitals(version, lag)
 
     async def migrate(self) -> tuple[int, int]:
         async with self._own_connection(is_checked=False, **schema.PATIENT) as connection:

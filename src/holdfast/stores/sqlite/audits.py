@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from holdfast._core.answers import EnqueueAnswer, Purged, SteerAnswer
+from holdfast._core.answers import EnqueueAnswer, Purged, SteerAnswer, Vitals
 from holdfast._core.audit import AuditEntry, AuditFilter, AuditNote
 from holdfast._core.encoding import instant
 from holdfast._core.job import NewJob
@@ -50,6 +50,13 @@ class AuditVerbs:
 
     async def record_action(self, by: AuditNote, changed: int) -> None:
         await self._thread.run(lambda database: record_action(database, by, changed))
+
+    async def vitals(self) -> Vitals:
+        def read(database: StoreDatabase) -> Vitals:
+            ((version, lag),) = database.read("vitals")
+            return Vitals(version, (lag or 0) / 1e6)
+
+        return await self._thread.run(read)
 
     async def request_drain(self, lease: UUID, *, by: AuditNote | None = None) -> bool:
         def drain(database: StoreDatabase) -> int | None:
