@@ -96,6 +96,10 @@ class LeaseContract(Part):
         assert ended is not None
         assert ended.is_free
         assert not await verbs.request_drain(asked)
+        crashed = await at.lease()
+        await at.store.end_lease(crashed, CRASH)
+        assert not await verbs.request_drain(crashed)
+        assert await at.store.end_lease(crashed, CRASH) == CRASH
         assert not await verbs.request_drain(at.chance.uuid4())
         assert (await at.store.beat([asked])).gone == {asked}
 

@@ -5,7 +5,7 @@ SELECT
     (
         SELECT :wall - min(delete_after) FROM (
             SELECT delete_after, flow FROM holdfast_jobs
-            WHERE delete_after IS NOT NULL AND delete_after <= :wall
+            WHERE delete_after <= :wall
             ORDER BY delete_after
             LIMIT 1000
         )
