@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from importlib import resources
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -20,7 +21,7 @@ from holdfast._core.view import AttemptView, JobView
 from holdfast.dashboard import Dashboard, Identity
 from holdfast.dashboard.dashboard import VIEWS
 from holdfast.errors import StoreUnavailable
-from tests.dashboard.browser import Elements, Reply, ask, get
+from tests.dashboard.browser import OWN, Elements, Reply, ask, get
 
 EVIL = "\"'><script>alert(7)</script><img src=x onerror=alert(7)>"
 LISTS = [path for path, _ in VIEWS if "{" not in path]
@@ -369,3 +370,25 @@ def test_a_list_with_rare_conditions_shows_how_far_it_looked(app: App, monkeypat
     (further,) = re.findall(r'href="([^"]+)">Go on', reply.body)
     assert str(rare) in get(Dashboard(app), further.replace("&amp;", "&")).body
     assert "--text RARE" in reply.body
+
+
+def test_pages_and_answers_are_compressed_but_no_page_with_a_form_and_no_stream(app: App) -> None:
+    job, dashboard = _fill(app)["waiting"], Dashboard(app, actions=True)
+    headers = (OWN, (b"accept-encoding", b"gzip"))
+
+    async def encoded(path: str) -> str:
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            return {"type": "http.disconnect"} if sent else {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        where, _, query = path.partition("?")
+        scope = {"type": "http", "method": "GET", "path": where, "query_string": query.encode(), "headers": [*headers]}
+        await dashboard({**scope, "client": ("127.0.0.1", 1), "scheme": "http", "root_path": ""}, receive, send)
+        return dict(sent[0]["headers"]).get(b"content-encoding", b"none").decode()
+
+    paths = ("/", f"/jobs/{job}", "/api/v1/openapi.json", "/static/style.css", f"/actions/job/cancel?name={job}")
+    assert [asyncio.run(encoded(path)) for path in paths] == ["gzip"] * 4 + ["none"]

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import structs
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -27,6 +28,7 @@ from holdfast.http import api
 from holdfast.http.access import Access
 from holdfast.http.api import Api
 from holdfast.http.claiming import CLAIM, Claims
+from holdfast.http.compression import Compressed
 from holdfast.http.denials import Denials
 from holdfast.http.guard import foreign
 from holdfast.http.health import health
@@ -34,6 +36,7 @@ from holdfast.http.identity import Authenticate, Identity, Role, local
 from holdfast.http.limits import MOST_REQUESTS, Rates, read_body
 from holdfast.http.managed import Managed
 from holdfast.http.management import management
+from holdfast.http.openapi import PREFIX
 from holdfast.http.operation import Operation
 from holdfast.http.settling import Settling
 from holdfast.http.stats import stats
@@ -125,6 +128,8 @@ class Broker:
             ],
             exception_handlers={HTTPException: api.of_route},
             lifespan=self._lifespan,
+            # Holdfast's own processes are near, and send much: only what others read is compressed.
+            middleware=[Middleware(Compressed, leaves=lambda path: not path.startswith(f"{PREFIX}/"))],
         )
 
     def _operations(self, environment: Environment, settings: Settings, client: Client) -> list[Operation]:

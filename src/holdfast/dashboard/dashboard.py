@@ -39,6 +39,7 @@ try:
     from holdfast.dashboard.views.workflows import picture, workflow, workflows
     from holdfast.http.access import Access, target_of
     from holdfast.http.api import Api, of_route
+    from holdfast.http.compression import Compressed
     from holdfast.http.denials import Denials
     from holdfast.http.guard import refusal
     from holdfast.http.health import health
@@ -147,6 +148,7 @@ class Dashboard:
         self._recent: dict[Any, tuple[float, asyncio.Task[Page]]] = {}
         self._acting = Acting(self._managed, operations)
         self._pages = Starlette(routes=self._routes(operations), exception_handlers={HTTPException: self._unknown})
+        self._answers = Compressed(self._pages, _has_form)
 
     def stop(self) -> None:
         """End the connections over which pages follow changes, so that the server can stop."""
@@ -185,7 +187,7 @@ class Dashboard:
             text = f"The dashboard did not answer this request. {why}\n"
             await PlainTextResponse(text, 403)(scope, receive, send_guarded)
         else:
-            await self._pages(scope, receive, send_guarded)
+            await self._answers(scope, receive, send_guarded)
 
     def _admitted(self, answer: Answer) -> Endpoint:
         """Have a request answered if its sender is known, and may read the page."""
@@ -342,6 +344,10 @@ class Dashboard:
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(environment_of(self._app).clock.wall(), UTC)
+
+
+def _has_form(path: str) -> bool:
+    return path.startswith(("/actions/", "/operations/", "/enqueue"))
 
 
 def _root(request: Request) -> str:
