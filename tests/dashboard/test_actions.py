@@ -114,7 +114,7 @@ def test_buttons_fit_the_state_and_the_role(app: App, anna: Person) -> None:
 def test_a_list_of_several_states_offers_no_action(app: App, anna: Person) -> None:
     app.enqueue("mail", to="a")
     assert anna.open("/jobs?state=available,failed").status == 200
-    assert anna.buttons("/jobs?state=available,failed") == {}
+    assert set(anna.buttons("/jobs?state=available,failed")) == {"task/enqueue"}
 
 
 def test_one_job_is_cancelled_after_a_confirmation(app: App, anna: Person) -> None:
@@ -176,9 +176,9 @@ def test_retry_these_leaves_jobs_that_fail_later(app: App, anna: Person) -> None
 def test_all_that_match_carry_the_filter_and_when_it_was_looked_at(app: App, anna: Person) -> None:
     app.enqueue("mail", to="a")
     links = anna.buttons("/jobs?state=available&task=mail")
-    assert set(links) == {"jobs/cancel", "jobs/reschedule", "jobs/delete"}
+    assert set(links) == {"task/enqueue", "jobs/cancel", "jobs/reschedule", "jobs/delete"}
     assert re.search(r"up_to=20\d\d-.*state=available&task=mail", links["jobs/cancel"])
-    assert anna.buttons("/jobs?task=mail") == {}
+    assert set(anna.buttons("/jobs?task=mail")) == {"task/enqueue"}
 
 
 def test_actions_work_below_the_path_where_they_are_mounted(app: App) -> None:
@@ -214,3 +214,28 @@ def test_a_worker_is_drained_after_a_confirmation(app: App, anna: Person) -> Non
         "its host is replaced",
         '{"worker":"web-1-42"}',
     )
+
+
+def test_a_job_is_enqueued_with_what_is_wrong_beside_its_field(app: App, anna: Person) -> None:
+    page = anna.open(anna.buttons("/jobs")["task/enqueue"])
+    assert [attrs for tag, attrs in Elements(page.body).found if tag == "option"] == [{}]
+    for typed, field, problem in (
+        ({"task": "mail", "payload": "{"}, "payload", "not a JSON object"),
+        ({"task": "mail", "payload": "[1]"}, "payload", "not a JSON object"),
+        ({"task": "mail", "payload": '{"too": 1}'}, "payload", "too"),
+        ({"task": "mail", "payload": '{"to": "a"}', "delay": "soon"}, "delay", "use a number and a unit"),
+        ({"task": "nail"}, "task", "choose one"),
+    ):
+        refused = anna.send(page, **typed)
+        beside = re.search(f'<p class="c-failed wrong" id="p-{field}">(.*?)</p>', refused.body)
+        assert beside is not None, (typed, refused.body)
+        assert (refused.status, problem in beside[1]) == (422, True)
+        assert not typed.get("payload") or "textarea" in refused.body
+    assert app.jobs.counts()["available"] == 0
+    done = anna.send(page, task="mail", payload='{"to": "ada"}', queue="slow", delay="10m", reason="by hand")
+    (job,) = app.jobs.list()
+    assert (done.status, done.headers["location"]) == (303, f"/jobs/{job.id}")
+    assert (job.task, job.queue, job.state, job.payload) == ("mail", "slow", "scheduled", {"to": "ada"})
+    (entry,) = app.audit.list()
+    assert (entry.action, entry.who, entry.reason, entry.count) == ("enqueue", "local", "by hand", 1)
+    assert "task/enqueue" not in get(Dashboard(app), "/jobs").body

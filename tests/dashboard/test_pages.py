@@ -20,7 +20,8 @@ from holdfast._core.job import RUNNER_UNAVAILABLE, AttemptOutcome, Failure
 from holdfast._core.view import AttemptView, JobView
 from holdfast.dashboard import Dashboard, Identity
 from holdfast.dashboard.dashboard import VIEWS
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import ConfigurationError, StoreUnavailable
+from holdfast.http.filter_line import conditions_in, line_of
 from tests.dashboard.browser import OWN, Elements, Reply, ask, get
 
 EVIL = "\"'><script>alert(7)</script><img src=x onerror=alert(7)>"
@@ -392,3 +393,40 @@ def test_pages_and_answers_are_compressed_but_no_page_with_a_form_and_no_stream(
 
     paths = ("/", f"/jobs/{job}", "/api/v1/openapi.json", "/static/style.css", f"/actions/job/cancel?name={job}")
     assert [asyncio.run(encoded(path)) for path in paths] == ["gzip"] * 4 + ["none"]
+
+
+def test_one_line_chooses_jobs_and_is_shown_again(app: App) -> None:
+    _fill(app)
+    dashboard = Dashboard(app, actions=True)
+
+    def rows(line: str) -> tuple[int, str, set[str]]:
+        page = Elements(get(dashboard, f"/jobs?q={quote(line)}").body)
+        (shown,) = [attrs["value"] for tag, attrs in page.found if tag == "input" and attrs.get("name") == "q"]
+        links = {link.partition("?")[0] for link in page.links()}
+        return sum(1 for link in links if re.fullmatch(r"/jobs/[0-9a-f-]{36}", link)), str(shown), links
+
+    assert rows("state:failed task:fails since:24h ValueError")[:2] == (1, "state:failed task:fails since:24h ValueError")
+    assert rows("task:echo state:completed")[:2] == (3, "state:completed task:echo")
+    assert rows("since:24h older:1h")[0] == 0
+    assert "/actions/jobs/retry" in rows("state:failed since:24h")[2]
+    command = re.search(r"<code>(holdfast jobs list .*?)</code>", get(dashboard, "/jobs?q=state:failed+since:24h").body)
+    assert command is not None
+    assert re.fullmatch(r"holdfast jobs list --state failed --finished-after 20\S+", command[1])
+    for line, problem in (
+        ("tusk:a", "write task:a"),
+        ("since:soon", "use a number and a unit"),
+        ('"a', "close it"),
+        ("state:odd", "use one of"),
+    ):
+        reply = get(dashboard, f"/jobs?q={quote(line)}")
+        assert (reply.status, problem in Elements(reply.body).text) == (400, True), line
+
+
+@pytest.mark.parametrize("line", ["state:failed,held task:mail boom", 'key:"a b" since:24h', 'text "task:x y"', "a 'quote' \\"])
+def test_a_line_is_read_as_it_was_written(line: str) -> None:
+    try:
+        found = conditions_in(line)
+    except ConfigurationError:
+        assert line.count("'") % 2 == 1 or line.endswith("\\")
+    else:
+        assert conditions_in(line_of(found)) == found

@@ -12,6 +12,7 @@ from holdfast._core.requests import Steer
 from holdfast._engine.operators.operators import id_of
 from holdfast._engine.store_defaults import WAITING
 from holdfast.dashboard.actions import EFFECTS, OFFERED, REASONED, TYPED_ABOVE
+from holdfast.dashboard.enqueuing import enqueue, enqueue_form
 from holdfast.dashboard.views.job import reveal_page
 from holdfast.dashboard.views.page import Page, jobs_where
 from holdfast.dashboard.words import number, short
@@ -30,7 +31,7 @@ from holdfast.http.selectors import require_readable, selector_in, where_of
 from holdfast.http.verbs import Verbs
 
 FORM_BYTES: Final = 64 * 1024
-KINDS: Final = ("job", "jobs", "queue", "schedule", "workflow", "worker", "rows", "operation")
+KINDS: Final = ("job", "jobs", "task", "queue", "schedule", "workflow", "worker", "rows", "operation")
 _OWN: Final = frozenset(("token", "reason", "typed", "counted", "delay", "name", "up_to"))
 """The fields of a form that are not conditions of a selector."""
 
@@ -46,13 +47,13 @@ class Wanted:
         self.kind, self.action, self.given, self.identity, self.may = kind, Action(action), given, identity, may
         self.effect, self.name = EFFECTS[about, self.action], given.get("name", "")
         self.delay = given.get("delay", "").strip()
-        if kind != "jobs" and not self.name:
+        if kind not in ("jobs", "task") and not self.name:
             raise ConfigurationError(["name: it is missing in the address"])
 
     @property
     def target(self) -> str:
         """The path of what it is about, as the API has it."""
-        return "/jobs" if self.kind == "jobs" else f"/{_folder(self.kind)}/{self.name}"
+        return "/jobs" if self.kind in ("jobs", "task") else f"/{_folder(self.kind)}/{self.name}"
 
     def change(self) -> Change:
         """Return the change, with the reason that the person gave."""
@@ -80,6 +81,8 @@ class Acting:
 
     async def confirmation(self, wanted: Wanted, problem: str = "") -> Page:
         """Return the page that states what an action will do."""
+        if wanted.kind == "task":
+            return enqueue_form(self._managed, wanted.given)
         jobs, about, back = await self._about(wanted)
         hidden = [
             (name, value) for name, value in wanted.given.items() if name not in ("token", "reason", "typed", "counted", "delay")
@@ -151,6 +154,9 @@ class Acting:
 
     async def _act(self, wanted: Wanted) -> Page | str:
         change, name = wanted.change(), wanted.name
+        if wanted.kind == "task":
+            made = await make(change, lambda: enqueue(self._managed, wanted.given))
+            return enqueue_form(self._managed, wanted.given, made) if isinstance(made, list) else f"/jobs/{made}"
         if wanted.action is Action.REVEAL:
             job = id_of(name)
             return reveal_page(job, await make(change, lambda: revealed(self._managed, job)))

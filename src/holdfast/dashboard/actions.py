@@ -41,6 +41,9 @@ EFFECTS: Final[Mapping[tuple[str, Action], Effect]] = {
         "Its data is shown once with the values that are hidden elsewhere. It is recorded that you looked.",
         "What you have seen cannot be taken back.",
     ),
+    ("task", Action.ENQUEUE): Effect(
+        "Enqueue a job", "It waits in its queue for a worker that knows its task.", "Until it runs, it can be cancelled."
+    ),
     ("queue", Action.PAUSE): Effect(
         "Pause", "No more jobs of it start. Running ones go on, and new ones wait.", "It can be resumed at any time."
     ),

@@ -25,6 +25,6 @@ class Compressed:
         self._zipped = GZipMiddleware(app, minimum_size=LEAST, compresslevel=LEVEL)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Have one request answered, compressed or not."""
         path = str(scope.get("path", "")).removeprefix(str(scope.get("root_path", "")).rstrip("/"))
         await (self._plain if self._leaves(path) else self._zipped)(scope, receive, send)

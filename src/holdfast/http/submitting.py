@@ -107,6 +107,13 @@ class Submitting:
         found = [Submitted(taken.get(job.id, job.id), job.id not in taken) for job in jobs]
         return Reply(found if is_list else found[0], 201 if any(each.created for each in found) else 200)
 
+    async def submit(self, new: Submission) -> UUID:
+        """Submit one job for an operator, and record that; return its id, or that of the job that has its unique key."""
+        job = self._job(new)
+        answer = await self._client.enqueue_by("enqueue", {"task": new.task, "job": job.id}, job)
+        require_no_conflict([job], answer)
+        return answer.duplicates[job.id].job if job.id in answer.duplicates else job.id
+
     async def _enqueue_once(self, call: Call, key: str, jobs: list[NewJob]) -> EnqueueAnswer | list[UUID]:
         """Store the jobs under the receipt of the key; return the ids of an earlier copy, if it was one.
 

@@ -71,7 +71,11 @@ class OperatorCalls(FlowCalls, ABC):
 
     async def run_schedule(self, name: str, job: NewJob) -> EnqueueAnswer:
         """Enqueue a job of a schedule for an operator."""
-        by, call = self.note("schedule.run", {"schedule": name, "job": job.id}), self._environment.chance.uuid4()
+        return await self.enqueue_by("schedule.run", {"schedule": name, "job": job.id}, job)
+
+    async def enqueue_by(self, action: str, target: Mapping[str, Any], job: NewJob) -> EnqueueAnswer:
+        """Enqueue a job for an operator, with the record of the action if the store keeps one."""
+        by, call = self.note(action, target), self._environment.chance.uuid4()
         if by is None:
             return await self.enqueue([job])
         answer = await self._retry("enqueue_by", partial(auditing(self._store).enqueue_by, call, [job], by))

@@ -2,10 +2,14 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urlencode
 from uuid import UUID
 
+from msgspec import ValidationError
+
+from holdfast._core.durations import seconds
 from holdfast._core.job import FINISHED, Reason, State
 from holdfast._core.queue_counts import MOST_COUNTED, capped_in
 from holdfast._core.view import JobView
@@ -14,24 +18,25 @@ from holdfast._engine.operators.where import Where
 from holdfast.dashboard.actions import EFFECTS, Button, job_actions, link_to
 from holdfast.dashboard.views.page import Asked, Cell, Page, columns, figure, job, jobs_where, state, text, when
 from holdfast.dashboard.words import FAMILIES, TABS, moment, number, took
-from holdfast.errors import InvalidCursor
+from holdfast.errors import ConfigurationError, InvalidCursor
+from holdfast.http.filter_line import conditions_in, line_of
 from holdfast.http.permissions import Action
-from holdfast.http.selectors import require_readable
+from holdfast.http.selectors import require_readable, selector_in, where_of
 
 PAGE: Final = 50
 CONDITIONS: Final = (
     *("state", "task", "queue", "tag", "reason", "key", "error"),
-    *("worker", "workflow", "schedule", "rescued", "text"),
+    *("worker", "workflow", "schedule", "rescued", "text", "since", "older"),
 )
 """The conditions that a list takes, as `holdfast jobs list` names them."""
-LISTS: Final = ("state", "task", "queue", "reason", "worker")
-"""Those that take several values, with commas between them."""
 
 
 async def jobs(asked: Asked) -> Page:
     """Return the page of the jobs that meet the conditions in the address."""
     chosen = {name: asked.query[name] for name in CONDITIONS if name in asked.query}
-    where = Where(**_conditions(chosen))
+    chosen |= conditions_in(asked.query.get("q", ""))
+    exact = at_times(chosen, asked.now)
+    where = _where(exact)
     require_readable(where, asked.may)
     look = await alook(asked.app.jobs, where, PAGE, _cursor(asked.query.get("cursor")), most=MOST_LOOKED)
     found = look.jobs
@@ -46,9 +51,11 @@ async def jobs(asked: Asked) -> Page:
         "reason": chosen.get("reason", ""),
         "reasons": [each.value for each in Reason],
         "state": chosen.get("state", ""),
+        "line": line_of(chosen),
+        "enqueue": link_to("task", Action.ENQUEUE, name=chosen.get("task", "")) if asked.allows(Action.ENQUEUE) else "",
         "is_filtered": bool(chosen.keys() - {"state"}),
-        "command": command(chosen),
-        "buttons": _buttons(chosen, asked) if found else [],
+        "command": command(exact),
+        "buttons": _buttons(exact, asked) if found else [],
         "columns": columns("state", "job", "queue", "why or progress", "tries#", "ran#", "worker", "when#"),
         "rows": [_row(each, asked) for each in found],
         "nothing": _nothing(chosen, is_first="cursor" not in asked.query),
@@ -71,16 +78,33 @@ def _buttons(chosen: dict[str, str], asked: Asked) -> list[Button]:
     ]
 
 
-def _conditions(chosen: Mapping[str, str]) -> Any:
-    """Return the conditions as arguments; mypy cannot know which ones there are."""
-    found: dict[str, Any] = {"error_key" if name == "error" else name: value for name, value in chosen.items()}
-    found |= {name: chosen[name].split(",") for name in LISTS if name in chosen}
-    return found | ({"rescued": True} if "rescued" in chosen else {})
+def _where(exact: Mapping[str, str]) -> Where:
+    for name, known in (("state", State), ("reason", Reason)):
+        if unknown := {*exact.get(name, "").split(",")} - {"", *known}:
+            raise ConfigurationError([f"{name}={min(unknown)!r}: use one of {', '.join(known)}"])
+    try:
+        return where_of(selector_in({"error_key" if name == "error" else name: value for name, value in exact.items()}))
+    except ValidationError as error:
+        raise ConfigurationError([f"the conditions cannot be read: {error}"]) from None
+
+
+def at_times(chosen: Mapping[str, str], now: datetime) -> dict[str, str]:
+    """Return the conditions with times in place of ages: ``since`` is when a job ended, if only jobs that ended are meant."""
+    found = {name: value for name, value in chosen.items() if name not in ("since", "older")}
+    if "since" in chosen:
+        states = chosen.get("state", "").split(",")
+        name = "finished_after" if FINISHED.issuperset(states) else "created_after"
+        found[name] = (now - timedelta(seconds=seconds(chosen["since"]))).isoformat(timespec="seconds")
+    return (
+        found
+        | ({"older_than": chosen["older"]} if "older" in chosen else {})
+        | ({"rescued": "true"} if "rescued" in chosen else {})
+    )
 
 
 def command(chosen: dict[str, str]) -> str:
     """Return the command that lists the same jobs."""
-    options = [part for name, value in chosen.items() if name != "rescued" for part in (f"--{name}", value)]
+    options = [part for name, value in chosen.items() if name != "rescued" for part in (f"--{name.replace('_', '-')}", value)]
     if "rescued" in chosen:
         options.append("--rescued")
     return shlex.join(["holdfast", "jobs", "list", *options])
