@@ -5,6 +5,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from hashlib import sha256
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ def _assert_nothing_runs(reply: Reply) -> Elements:
     for tag, attrs in page.found:
         assert not [name for name in attrs if name.startswith("on") or name == "style"], (tag, attrs)
         assert tag not in {"style", "iframe", "object", "base"}
-        assert tag != "script" or attrs["src"] == "/static/holdfast.js"
+        assert tag != "script" or attrs["src"] in ("/static/idiomorph.js", "/static/holdfast.js")
     assert "unsafe" not in reply.headers["content-security-policy"]
     assert reply.headers["cache-control"] == "no-store"
     return page
@@ -430,3 +431,25 @@ def test_a_line_is_read_as_it_was_written(line: str) -> None:
         assert line.count("'") % 2 == 1 or line.endswith("\\")
     else:
         assert conditions_in(line_of(found)) == found
+
+
+def test_the_theme_is_remembered_by_the_browser_and_sent_with_each_page(app: App) -> None:
+    dashboard = Dashboard(app)
+    for root in ("", "/tools/jobs"):
+        chosen = get(dashboard, f"/theme/dark?back={quote('/jobs?state=failed')}", root=root)
+        assert (chosen.status, chosen.headers["location"]) == (303, f"{root}/jobs?state=failed")
+        cookie = chosen.headers["set-cookie"]
+        assert f"holdfast_theme=dark; HttpOnly; Max-Age=31536000; Path={root or '/'}; SameSite=strict" in cookie
+    for theme, shown in (("dark", 'data-theme="dark"'), ("light", 'data-theme="light"'), ('"><script>', '<html lang="en">')):
+        assert shown in get(dashboard, "/jobs", headers=(OWN, (b"cookie", f"holdfast_theme={theme}".encode()))).body
+    assert "Max-Age=0" in get(dashboard, "/theme/auto").headers["set-cookie"]
+    for back in ("//evil.example", "https://evil.example", "/\\\\evil.example"):
+        assert get(dashboard, f"/theme/light?back={quote(back)}").headers["location"] == "/"
+
+
+def test_the_library_that_changes_pages_in_place_is_the_one_that_its_licence_names() -> None:
+    folder = resources.files("holdfast.dashboard").joinpath("static")
+    digest = sha256(folder.joinpath("idiomorph.js").read_bytes()).hexdigest()
+    licence = folder.joinpath("idiomorph.LICENSE.txt").read_text()
+    assert f"sha256 {digest}" in licence
+    assert "Zero-Clause BSD" in licence

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import resources
 from typing import Any, Final
+from urllib.parse import quote
 
 from holdfast._core.durations import in_words
 from holdfast._system.clock import SystemRandomness
@@ -107,7 +108,10 @@ Answer = Callable[[Request, Identity], Awaitable[Response]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 _LIVE: Final = "x-holdfast-live"
 """The header of a page that renews itself."""
-FILES: Final = {"style.css": "text/css", "holdfast.js": "text/javascript"}
+FILES: Final = {"style.css": "text/css", "holdfast.js": "text/javascript", "idiomorph.js": "text/javascript"}
+THEMES: Final = (("auto", ""), ("light", "light"), ("dark", "dark"))
+_THEME: Final = "holdfast_theme"
+_YEAR: Final = 365 * 86_400
 
 
 class Dashboard:
@@ -159,6 +163,7 @@ class Dashboard:
             Route("/static/{name}", _file),
             Route("/workflows/{id}/picture.svg", self._admitted(self._picture)),
             Route("/enter", self._enter),
+            Route("/theme/{name}", self._admitted(self._choose_theme)),
             Route("/operations/{id}", self._admitted(self._progress)),
             Route("/actions/{kind}/{action}", self._admitted(self._confirm), methods=["GET"]),
             Route("/actions/{kind}/{action}", self._admitted(self._perform), methods=["POST"]),
@@ -235,6 +240,15 @@ class Dashboard:
             return PlainTextResponse("This link was opened before, or belongs to another run: start the dashboard again.\n", 403)
         answer = RedirectResponse(_root(request) + "/", 303)
         self._sessions.keep(request, session, answer)
+        return answer
+
+    async def _choose_theme(self, request: Request, _: Identity) -> Response:
+        """Remember the colours in the browser: the server sends them with each page, so that none flashes in others."""
+        back, name = request.query_params.get("back", "/"), dict(THEMES).get(request.path_params["name"])
+        is_path = back.startswith("/") and not back.startswith(("//", "/\\"))
+        answer = RedirectResponse(_root(request) + (back if is_path else "/"), 303)
+        path, is_secure = quote(_root(request)) or "/", request.url.scheme == "https"
+        answer.set_cookie(_THEME, name or "", _YEAR if name else 0, path=path, httponly=True, samesite="strict", secure=is_secure)
         return answer
 
     def _wanted(self, request: Request, identity: Identity, given: Mapping[str, str]) -> Wanted:
@@ -316,6 +330,9 @@ class Dashboard:
             "store": self._store,
             "brand": self._title,
             "mode": "read-only" if self._access.is_read_only else "actions on",
+            "theme": theme if (theme := request.cookies.get(_THEME, "")) in dict(THEMES).values() else "",
+            "themes": THEMES,
+            "here": _here(request),
             "token": self._sessions.token(session) if session else "",
         }
         template = self._templates.get_template(page.template)
@@ -344,6 +361,18 @@ class Dashboard:
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(environment_of(self._app).clock.wall(), UTC)
+
+
+def _here(request: Request) -> str:
+    """Return the path of a page below the dashboard, with its query; of one that a form has asked for, the overview."""
+    path = str(request.scope["path"]).removeprefix(_root(request))
+    return (
+        f"{path}?{request.url.query}"
+        if request.method == "GET" and request.url.query
+        else path
+        if request.method == "GET"
+        else "/"
+    )
 
 
 def _has_form(path: str) -> bool:

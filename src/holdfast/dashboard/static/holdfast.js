@@ -4,13 +4,20 @@
 const EVERY = 1000;
 const WITHOUT_EVENTS = 5000;
 const ANYWAY = 10000; // times such as "3 min ago" change without an event
-const PAGES = { o: "/", j: "/jobs", q: "/queues", w: "/workers", s: "/schedules", f: "/workflows", l: "/limits", c: "/check" };
-const HELP = "/ filter\ng o overview · g j jobs · g q queues · g w workers\ng s schedules · g f workflows · g l limits · g c check\np pause · ? help";
+const PAGES = {
+  o: "/", j: "/jobs", e: "/errors", q: "/queues", w: "/workers", s: "/schedules",
+  f: "/workflows", r: "/rows", a: "/audit", l: "/limits", c: "/check",
+};
+const HELP = `/ filter · j k move · Enter open · x select · . actions
+g o overview · g j jobs · g e errors · g q queues · g w workers
+g s schedules · g f workflows · g r rows · g a audit · g l limits · g c check
+p pause · ? help`;
 const root = document.body.dataset.root;
 let isPaused = false;
 let isAway = false;
 let isAfterG = false;
 let isChanged = false;
+let areNewerAsked = false;
 let source = null;
 
 function showLive() {
@@ -21,11 +28,10 @@ function showLive() {
   live.lastElementChild.textContent = isPaused ? "paused" : isAway ? "no answer" : "live";
 }
 
-// A page is left alone while somebody types into it, has opened a part of it, or has marked text.
+// A page is left alone while somebody has marked text in it, perhaps to copy it.
 function isInUse(main) {
-  const field = document.activeElement;
-  if (main.contains(field) && field.matches("input, select")) return true;
-  return !document.getSelection().isCollapsed || main.querySelector("details[open]") !== null;
+  const marked = document.getSelection();
+  return !marked.isCollapsed && main.contains(marked.anchorNode);
 }
 
 async function renew() {
@@ -43,12 +49,49 @@ async function renew() {
   showLive();
 }
 
+// What has changed is changed in place: focus, what was typed and opened parts stay.
 function replace(main, html) {
   const next = new DOMParser().parseFromString(html, "text/html").getElementById("main");
   if (!next || isPaused || isInUse(main)) return;
-  const focused = [...main.querySelectorAll("a, button")].indexOf(document.activeElement);
-  main.replaceWith(next);
-  if (focused >= 0) next.querySelectorAll("a, button")[focused]?.focus({ preventScroll: true });
+  holdRows(main, next);
+  const callbacks = { beforeNodeMorphed: (node) => !isTyped(node), beforeAttributeUpdated: isOfServer };
+  Idiomorph.morph(main, next, { morphStyle: "outerHTML", ignoreActiveValue: true, restoreFocus: true, callbacks });
+  showSelected();
+}
+
+function isTyped(node) {
+  if (node instanceof HTMLSelectElement) return [...node.options].some((each) => each.selected !== each.defaultSelected);
+  return (node instanceof HTMLInputElement || node instanceof HTMLTextAreaElement) && node.value !== node.defaultValue;
+}
+
+function isOfServer(name, node) {
+  return !(name === "open" && node.matches("details")) && !(name === "class" && node.matches("tr"));
+}
+
+// Rows never jump under the pointer, the focus or a selection: new ones wait behind a button, and those that are gone stay, faded.
+function holdRows(main, next) {
+  const body = main.querySelector("tbody[data-newest]");
+  const fresh = next.querySelector("tbody[data-newest]");
+  if (!body || !fresh) return;
+  const isHeld = body.matches(":hover") || body.contains(document.activeElement) || body.querySelector(".sel");
+  const isAsked = areNewerAsked;
+  areNewerAsked = false;
+  if (!isHeld || isAsked) return body.querySelectorAll(".gone").forEach((row) => row.classList.remove("gone"));
+  const known = new Set([...body.rows].map((row) => row.id));
+  const rows = new Map([...fresh.rows].map((row) => [row.id, row]));
+  const newer = [...fresh.rows].findIndex((row) => known.has(row.id));
+  const count = newer < 0 ? rows.size : newer;
+  for (const row of body.rows) row.classList.toggle("gone", !rows.has(row.id));
+  fresh.replaceChildren(...[...body.rows].map((row) => rows.get(row.id) ?? row.cloneNode(true)));
+  const button = next.querySelector(".newer");
+  button.hidden = count === 0;
+  button.firstElementChild.textContent = `${count} newer`;
+}
+
+function showNewer(event) {
+  if (!event.target.closest(".newer button")) return;
+  areNewerAsked = true;
+  renew();
 }
 
 // An event states only that something changed. The page then reads its own address again. A hidden page is not connected.
@@ -84,22 +127,56 @@ function toggleHelp() {
   choice.focus();
 }
 
-function press(event) {
-  if (event.key === "Escape") return document.querySelector(".help")?.remove();
-  if (!areKeysOn() || event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select")) return;
-  const page = isAfterG ? PAGES[event.key] : undefined;
-  isAfterG = event.key === "g";
-  if (page) location.assign(root + page);
-  else if (event.key === "?") toggleHelp();
-  else if (event.key === "p") {
+function move(step) {
+  const rows = [...document.querySelectorAll("main tbody tr")].filter((row) => row.querySelector("a"));
+  const at = rows.findIndex((row) => row.classList.contains("cur"));
+  const next = rows[Math.max(0, Math.min(rows.length - 1, at < 0 ? 0 : at + step))];
+  rows[at]?.classList.remove("cur");
+  next?.classList.add("cur");
+  next?.querySelector("a").focus();
+}
+
+function select() {
+  document.querySelector("tr.cur[id]")?.classList.toggle("sel");
+  showSelected();
+}
+
+function showSelected() {
+  const line = document.querySelector(".selected");
+  if (!line) return;
+  const ids = [...document.querySelectorAll("tr.sel")].map((row) => row.id.slice(1));
+  line.hidden = ids.length === 0;
+  line.firstElementChild.textContent = `${ids.length} selected, for a command:`;
+  line.lastElementChild.textContent = ids.join(" ");
+}
+
+const KEYS = {
+  "?": toggleHelp,
+  j: () => move(1),
+  k: () => move(-1),
+  x: select,
+  ".": () => document.querySelector("tr.cur a.btn, .acts a, .head a.btn, main form button")?.focus(),
+  p: () => {
     isPaused = !isPaused;
     showLive();
-  } else if (event.key === "/") {
+  },
+  "/": () => {
     const field = document.querySelector(".filter input:not([type=hidden])");
-    event.preventDefault();
     if (field) field.focus();
     else location.assign(`${root}/jobs`);
-  }
+  },
+};
+
+function press(event) {
+  if (event.key === "Escape") return document.querySelector(".help")?.remove();
+  if (!areKeysOn() || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.matches("input, select, textarea")) return;
+  const page = isAfterG ? PAGES[event.key] : undefined;
+  isAfterG = event.key === "g";
+  if (page) return location.assign(root + page);
+  if (!KEYS[event.key]) return;
+  event.preventDefault();
+  KEYS[event.key]();
 }
 
 const keys = document.createElement("button");
@@ -108,6 +185,7 @@ keys.textContent = "? keys";
 keys.addEventListener("click", toggleHelp);
 document.querySelector(".rail .foot").append(document.createElement("br"), keys);
 document.addEventListener("keydown", press);
+document.addEventListener("click", showNewer);
 document.addEventListener("visibilitychange", connect);
 setInterval(() => {
   if (!isChanged || isPaused) return;

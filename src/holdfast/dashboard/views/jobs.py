@@ -58,6 +58,7 @@ async def jobs(asked: Asked) -> Page:
         "buttons": _buttons(exact, asked) if found else [],
         "columns": columns("state", "job", "queue", "why or progress", "tries#", "ran#", "worker", "when#"),
         "rows": [_row(each, asked) for each in found],
+        "keys": [str(each.id) for each in found],
         "nothing": _nothing(chosen, is_first="cursor" not in asked.query),
         "newest": jobs_where(**chosen) if "cursor" in asked.query else "",
         "older": _older(chosen, found),
