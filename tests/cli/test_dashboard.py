@@ -26,7 +26,7 @@ def test_a_host_that_other_machines_reach_is_refused_with_the_remedy(host: str) 
 
 def test_a_port_that_is_taken_is_refused_with_the_remedy() -> None:
     with create_server(("127.0.0.1", 0)) as taken:
-        done = run("dashboard", "--url", "memory://", "--port", str(taken.getsockname()[1]))
+        done = run("dashboard", "--url", "sqlite:///jobs.db", "--port", str(taken.getsockname()[1]))
     assert done.exit_code == 2
     assert "pass another one, or --port 0" in done.stderr
 
@@ -54,3 +54,8 @@ def test_it_serves_a_store_until_it_is_asked_to_stop(folder: Path, number: signa
             assert b"event: counts" not in events.read()  # it ends
         _, errors = process.communicate(timeout=20)
     assert (process.returncode, errors) == (0, "")
+
+
+def test_a_store_in_memory_is_refused_because_no_other_process_sees_it() -> None:
+    refused = run("dashboard", "--url", "memory://", "--port", "0")
+    assert (refused.exit_code, "from inside its own process" in refused.stderr) == (2, True)

@@ -110,3 +110,56 @@ def test_retry_these_runs_to_its_end(browser: "Browser", link: str) -> None:
     page.get_by_text("completed").wait_for(timeout=10_000)
     assert "1 of 1 jobs changed" in _main(page)
     page.context.close()
+
+
+def test_rows_wait_while_one_is_used_and_focus_typing_and_marks_stay(browser: "Browser", link: str) -> None:
+    context, site = browser.new_context(), link.partition("/enter")[0]
+    watching, acting = context.new_page(), context.new_page()
+    acting.goto(link)
+    acting.goto(f"{site}/actions/queue/pause?name=imports")
+    token = str(acting.locator("input[name=token]").get_attribute("value"))
+
+    def enqueue(task: str) -> None:
+        body, headers = {"task": task}, {"x-holdfast-token": token, "origin": site}
+        assert acting.request.post(f"{site}/api/v1/jobs", data=body, headers=headers).status == 201
+
+    with watching.expect_response("**/api/v1/events"):
+        watching.goto(f"{site}/jobs")
+    watching.locator("details.conditions summary").click()
+    watching.get_by_label("queue").fill("half a wor")
+    first = str(watching.locator("tbody tr").first.get_attribute("id"))
+    for key in ("Escape", "Tab"):
+        watching.keyboard.press(key)
+    watching.evaluate("document.activeElement.blur()")
+    for key in ("j", "x", "j", "k"):
+        watching.keyboard.press(key)
+    assert watching.locator(".selected").inner_text().endswith(first[1:])
+    enqueue("newcomer")
+    enqueue("newcomer")
+    newer = watching.get_by_role("button", name="2 newer")
+    newer.wait_for(timeout=2 * SOON)
+    assert watching.locator("tbody tr").first.get_attribute("id") == first
+    assert watching.evaluate("document.activeElement.closest('tr').id") == first
+    assert watching.get_by_label("queue").input_value() == "half a wor"
+    assert watching.locator("details.conditions").get_attribute("open") is not None
+    newer.click()
+    watching.locator("tbody tr", has_text="newcomer").nth(1).wait_for(timeout=SOON)
+    assert watching.locator(f"#{first}.sel").count() == 1
+    watching.keyboard.press("g")
+    watching.keyboard.press("e")
+    watching.wait_for_url("**/errors")
+    context.close()
+
+
+def test_a_theme_is_chosen_and_no_page_shows_another_one_first(browser: "Browser", link: str) -> None:
+    context, site = browser.new_context(color_scheme="light"), link.partition("/enter")[0]
+    page = context.new_page()
+    page.goto(link)
+    page.get_by_role("link", name="dark").click()
+    page.goto(f"{site}/queues")
+    scheme = "getComputedStyle(document.documentElement).colorScheme"
+    assert (page.evaluate(scheme), page.content().index('data-theme="dark"') < 100) == ("dark", True)
+    page.get_by_role("link", name="auto").click()
+    page.wait_for_url("**/queues")
+    assert page.evaluate(scheme) == "light dark"
+    context.close()

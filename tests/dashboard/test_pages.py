@@ -453,3 +453,18 @@ def test_the_library_that_changes_pages_in_place_is_the_one_that_its_licence_nam
     licence = folder.joinpath("idiomorph.LICENSE.txt").read_text()
     assert f"sha256 {digest}" in licence
     assert "Zero-Clause BSD" in licence
+
+
+def test_the_page_of_a_job_that_is_gone_shows_when_its_id_was_made_and_how_long_jobs_are_kept(app: App) -> None:
+    job = app.task(lambda: None, name="brief", retention="2h").enqueue()
+    app.jobs.delete(job.id)
+    text = Elements(get(Dashboard(app), f"/jobs/{job.id}").body).text
+    assert re.search(r"Its id was made on 20\d\d-\d\d-\d\d at \d\d:\d\dZ", text)
+    assert "brief 2 h" in text
+
+
+def test_a_refusal_names_who_what_and_the_roles_that_may(app: App) -> None:
+    dashboard = Dashboard(app, authenticate=lambda _: Identity("vera", ["viewer"]), actions=True)
+    refused = get(dashboard, "/actions/queue/pause?name=mail")
+    assert refused.status == 403
+    assert "vera may not pause /queues/mail. That needs one of the roles operator" in refused.body

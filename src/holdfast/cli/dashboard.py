@@ -27,6 +27,7 @@ def dashboard(
     import webbrowser
 
     from holdfast._processes.loading import opened
+    from holdfast.errors import ConfigurationError
 
     _require_extra()
     from holdfast.dashboard.serving import require_loopback, serve
@@ -40,6 +41,9 @@ def dashboard(
             webbrowser.open(link)
 
     with opened(target, url) as app:
+        if app.settings.url.startswith("memory:"):
+            remedy = "mount holdfast.dashboard.Dashboard(app) in that process, or use a file: --url sqlite:///jobs.db"
+            raise ConfigurationError([f"a store in memory is seen only from inside its own process: {remedy}"])
         asyncio.run(serve(app, host, port, ready, token_file=token_file, actions=has_actions))
     discard_unwritable()
 

@@ -32,7 +32,7 @@ try:
     from holdfast.dashboard.acting import Acting, Wanted, form_of
     from holdfast.dashboard.views import lists, one
     from holdfast.dashboard.views.audit import audit
-    from holdfast.dashboard.views.job import job
+    from holdfast.dashboard.views.job import gone, job
     from holdfast.dashboard.views.jobs import jobs
     from holdfast.dashboard.views.overview import overview
     from holdfast.dashboard.views.page import Asked, Page, message
@@ -293,8 +293,7 @@ class Dashboard:
             async with asyncio.timeout(within):
                 page = await view(asked)
         except JobNotFound:
-            remedy = "It never existed, or it was pruned: finished jobs are kept for the retention of their task."
-            return message("No job has this id", f"The store has no job {asked.id}.", remedy, status=404)
+            return gone(asked)
         except (TimeoutError, StoreUnavailable) as error:
             return self._away(error)
         except ConfigurationError as error:

@@ -59,7 +59,7 @@ class Access:
         allowed = ROLES[action] if roles is None else roles
         if not identity.has(allowed):
             names = ", ".join(sorted(allowed))
-            raise ApiError(403, "forbidden", f"{identity.name} may not do this", f"use a token of the role {names}")
+            raise ApiError(403, "forbidden", f"{identity.name} may not {action} {target}", f"that needs one of the roles {names}")
         if self._authorize(identity, action, target) is not True:  # an awaitable is true, too
             raise ApiError(403, "forbidden", f"{identity.name} may not {action} {target}", "ask who runs this dashboard")
 

@@ -1,7 +1,7 @@
 """The page of a job: its story, why it waits, its facts, and its data without sensitive values."""
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -15,13 +15,15 @@ from holdfast._core.view import JobView
 from holdfast._engine.operators.story import story_facts
 from holdfast.dashboard.actions import button, job_actions, link_to
 from holdfast.dashboard.timeline import timeline_of
-from holdfast.dashboard.views.page import Asked, Glyph, Page, jobs_where
+from holdfast.dashboard.views.page import Asked, Glyph, Page, jobs_where, message
 from holdfast.dashboard.words import KIND_GLYPHS, moment, short
 from holdfast.http.job_items import explained, masked, without_messages
 from holdfast.http.permissions import Action
 from holdfast.http.redact import Redact, hidden_in, mask_of, no_more, shown
 from holdfast.http.revealing import Revealed, hides
 
+MOST_RETENTIONS = 5
+"""The tasks of which the page of a job that is gone shows the retention."""
 MOST_CHARACTERS = 20_000
 """The most characters of a payload, a result or a checkpoint that a page shows."""
 
@@ -57,6 +59,26 @@ async def job(asked: Asked) -> Page:
         "buttons": [button("job", action, str(of.id)) for action in job_actions(of.state, asked.may)],
     }
     return Page(template="job.html", title=of.task, section="/jobs", values=values)
+
+
+def gone(asked: Asked) -> Page:
+    """Return the page for a job that there is not. Its id has the time at which it was made; how long it was kept, its task knows."""
+    known = ((name, asked.app.registry.get(name)) for name in asked.app.registry.names())
+    kept = [f"{name} {in_words(task.policy.retention)}" for name, task in known if task is not None][:MOST_RETENTIONS]
+    made = _made_at(asked.id)
+    words = "" if made is None else f" Its id was made on {made:%Y-%m-%d at %H:%M}Z."
+    times = f": {', '.join(kept)}" if kept else ""
+    remedy = f"It never existed, or it was pruned: finished jobs are kept for the retention of their task{times}."
+    return message("No job has this id", f"The store has no job {asked.id}.{words}", remedy, status=404)
+
+
+def _made_at(text: str) -> datetime | None:
+    """Return the time that an id has in it, if it is one and has one."""
+    try:
+        id = UUID(text)
+        return datetime.fromtimestamp((id.int >> 80) / 1e3, UTC) if id.version == 7 else None
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def reveal_page(job: UUID, found: Revealed) -> Page:
