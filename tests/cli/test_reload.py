@@ -70,6 +70,8 @@ def test_what_cannot_be_compiled_is_reported_and_waited_for(tmp_path: Path) -> N
 class FakeSupervisor:
     """Ends with a code when drained, or at once."""
 
+    slots = 1
+
     def __init__(self, code: int | None = None, problems: tuple[str, ...] = ()) -> None:
         self.code, self.problems, self.drains = code, problems, 0
         self._ended = asyncio.Event()
