@@ -49,7 +49,19 @@ MOST_BYTES: Final = 64 * 2**20
 
 REQUIRED = (Ownership, Reading, Operating, Administration)
 OPTIONAL = (
-    *(Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling, WorkerHistory, Errors, Auditing, History, Draining, HasVitals),
+    *(
+        Selectors,
+        QueueVerbs,
+        Republishing,
+        RescueHooks,
+        Scheduling,
+        WorkerHistory,
+        Errors,
+        Auditing,
+        History,
+        Draining,
+        HasVitals,
+    ),
     *(Lanes, Limits, Prefetching, Steps, Workflows, GrowingWorkflows, DependentJobs),
 )
 READS: Final = frozenset(
