@@ -198,6 +198,7 @@ def test_a_worker_is_drained_after_a_confirmation(app: App, anna: Person) -> Non
         store, lease = environment_of(app).store, new_lease("web-1-42")
         await store.open_lease(lease)
         link = next(link for link in Elements((await anna.aopen("/workers")).body).links() if "worker/drain" in link)
+        assert link in Elements((await anna.aopen("/workers/web-1-42")).body).links()
         page = await anna.aopen(link)
         assert "worker web-1-42, which has 0 jobs" in Elements(page.body).text
         done = await anna.asend(page, reason="its host is replaced")

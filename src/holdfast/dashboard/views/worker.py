@@ -11,9 +11,11 @@ from holdfast._core.attempt_line import span
 from holdfast._core.durations import in_words
 from holdfast._core.story_words import counted
 from holdfast.dashboard import charts
+from holdfast.dashboard.actions import buttons
 from holdfast.dashboard.charts import Chart, Range
 from holdfast.dashboard.views.page import Asked, Page, jobs_where, message
 from holdfast.errors import Unsupported
+from holdfast.http.permissions import Action
 from holdfast.http.resources import condition
 
 DAY: Final = 86_400.0
@@ -51,6 +53,7 @@ async def worker(asked: Asked) -> Page:
         "summary": _summary(live, beats, asked.now),
         "facts": _facts(live),
         "running": jobs_where(worker=asked.id),
+        "buttons": [] if live is None or live.is_draining else buttons("worker", asked.id, asked.may, Action.DRAIN),
         "charts": _drawn(found, asked.now) if beats else [],
         "heads": HEADS,
         "rows": [_row(each) for each in reversed(found) if each.slots is not None],
