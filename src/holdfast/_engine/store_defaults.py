@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from msgspec import structs
@@ -19,7 +19,6 @@ from holdfast._core.requests import IsolatedJobs, JobFilter, Steer, SteerVerb
 from holdfast._core.store_notices import StoreNotice
 from holdfast._core.workflow import NewFlow
 from holdfast._ports.auditing import Auditing
-from holdfast._ports.draining import Draining
 from holdfast._ports.errors import Errors
 from holdfast._ports.history import History
 from holdfast._ports.limits import Lanes, Limits
@@ -36,9 +35,11 @@ from holdfast._ports.store import (
     Store,
     WorkerHistory,
 )
-from holdfast._ports.vitals import HasVitals
 from holdfast._ports.workflows import DependentJobs, FlowReports, FlowTransactions, GrowingWorkflows, Workflows
 from holdfast.errors import Unsupported
+
+if TYPE_CHECKING:
+    from holdfast._ports.draining import Draining
 
 WAITING = (State.AVAILABLE, State.SCHEDULED, State.BLOCKED)
 PAGE = 1000
@@ -110,14 +111,18 @@ def history(store: Store) -> History:
     return cast(History, store)
 
 
-def draining(store: Store) -> Draining:
+def draining(store: Store) -> "Draining":
     """Return the verb that drains a worker. Raises ``Unsupported`` for a store without it."""
+    from holdfast._ports.draining import Draining  # noqa: PLC0415 - workers need none of it, and it would take memory of each
+
     _require(store, Draining, "requests to drain a worker")
     return cast(Draining, store)
 
 
 async def vitals(store: Store) -> Vitals | None:
     """Return how a store is kept, or ``None`` for one that does not answer this."""
+    from holdfast._ports.vitals import HasVitals  # noqa: PLC0415 - as above
+
     return await cast(HasVitals, store).vitals() if offers(store, HasVitals) else None
 
 
