@@ -2,13 +2,13 @@
 
 import logging
 from collections.abc import Awaitable, Callable
-from importlib.metadata import version
 from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from holdfast._core.release import VERSION
 from holdfast._core.text import printable
 from holdfast._engine import store_defaults
 from holdfast._engine.error_text import described
@@ -46,7 +46,7 @@ class Port:
         verb = wire.VERBS.get(request.path_params["verb"])
         if request.path_params["version"] != f"v{wire.VERSION}" or verb is None:
             asked = printable(f"{request.path_params['version']}/{request.path_params['verb']}")[:80]
-            unknown = f"the broker (release {version('holdfast')}) does not know {asked}: upgrade brokers first, then workers"
+            unknown = f"the broker (release {VERSION}) does not know {asked}: upgrade brokers first, then workers"
             return _failure(UNKNOWN, Unsupported(unknown))
         if identity is None:
             return _failure(NO_TOKEN, StoreRefused("the broker does not know the token: set HOLDFAST_TOKEN to one from its file"))

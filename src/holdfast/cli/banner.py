@@ -5,9 +5,9 @@ import os
 import platform
 from collections import Counter
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from holdfast._core.release import VERSION
 from holdfast._core.text import printable
 from holdfast._engine.events import Event, EventName, Events
 from holdfast.cli.stderr import write_stderr
@@ -55,9 +55,9 @@ class Banner:
             "python": f"{platform.python_version()}, pid {os.getpid()}",
         }
         if self._options.log_format == "json":
-            logger.info("holdfast %s starts", version("holdfast"), extra={"fields": lines})
+            logger.info("holdfast %s starts", VERSION, extra={"fields": lines})
             return
-        block = [f"holdfast {version('holdfast')}", *(f"  {name:<8} {printable(text)}" for name, text in lines.items())]
+        block = [f"holdfast {VERSION}", *(f"  {name:<8} {printable(text)}" for name, text in lines.items())]
         write_stderr("\n".join((*block, "  Ctrl-C ends it")))
 
     def end(self, reason: str, code: int) -> None:

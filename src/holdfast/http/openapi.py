@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Any, Final
 
 import msgspec
 
+from holdfast._core.release import VERSION
 from holdfast.http.operation import Operation
 from holdfast.http.problems import CONTENT_TYPE, Problem
 
@@ -32,7 +32,7 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
         del components[kind]
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Holdfast", "version": version("holdfast"), "license": {"name": "MIT", "identifier": "MIT"}},
+        "info": {"title": "Holdfast", "version": VERSION, "license": {"name": "MIT", "identifier": "MIT"}},
         "paths": paths,
         "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
         "security": [{"token": []}, {}],

@@ -1,7 +1,6 @@
 """Reads of everything beside jobs: queues, workers, schedules, workflows, watched tables, limits, findings, and the store itself."""
 
 from datetime import datetime
-from importlib.metadata import version
 from typing import Annotated, Any, Final
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -9,6 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from holdfast._core.answers import Check, LeaseView, QueueView
 from holdfast._core.audit import AuditEntry, AuditFilter
 from holdfast._core.job import Reason, State
+from holdfast._core.release import VERSION
 from holdfast._core.requests import JobFilter, QueueSettings
 from holdfast._core.schedule import ScheduleView
 from holdfast._core.workflow_view import WorkflowView
@@ -196,7 +196,7 @@ class Resources:
     async def _root(self, call: Call) -> Reply:
         capabilities = self._managed.environment().store.capabilities
         root = Root(
-            version=version("holdfast"),
+            version=VERSION,
             store=capabilities.name,
             url=self._managed.url,
             caller_transaction=capabilities.caller_transaction,

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +17,7 @@ from holdfast._core.error_groups import ErrorList, grouped
 from holdfast._core.flow_changes import FlowChange
 from holdfast._core.job import State
 from holdfast._core.record import JobRecord
+from holdfast._core.release import VERSION
 from holdfast._core.requests import BeatNote, JobFilter
 from holdfast._core.store_notices import StoreNotice
 from holdfast._core.write_budget import WriteBudget
@@ -147,7 +147,7 @@ class ObjectStore(BookVerbs, Forked):
             remedy = "lower interval=, or allow more writes, in the bucket's URL"
             raise ConfigurationError([f"a broker writes at least every {HEARTBEAT:g} s: {remedy}"])
         await probe(self._url, clock=self._clock, chance=self._chance)
-        await self._thread.run(self._committer.stand(Leader(self._chance.uuid4(), url, version("holdfast"))))
+        await self._thread.run(self._committer.stand(Leader(self._chance.uuid4(), url, VERSION)))
 
     async def resign(self) -> None:
         await self._thread.run(self._committer.resign())

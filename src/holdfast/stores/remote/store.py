@@ -4,13 +4,13 @@ The verbs are generated from the wire, which is generated from the store port.
 """
 
 from collections.abc import Callable, Coroutine, Sequence
-from importlib.metadata import version
 from typing import Any
 
 import msgspec
 
 from holdfast._core.answers import Capabilities
 from holdfast._core.flow_changes import FlowChange, FlowChanges
+from holdfast._core.release import VERSION
 from holdfast._ports import wire
 from holdfast._ports.clock import Randomness
 from holdfast._ports.leading import MISDIRECTED, VERSION_HEADER, Refused
@@ -71,7 +71,7 @@ class RemoteStore:
             )
         if spoken != str(wire.VERSION):
             return Unsupported(
-                f"the broker at {self._servers} speaks version {spoken} of the wire, this release ({version('holdfast')}) "
+                f"the broker at {self._servers} speaks version {spoken} of the wire, this release ({VERSION}) "
                 f"version {wire.VERSION}: upgrade brokers first, then workers"
             )
         try:

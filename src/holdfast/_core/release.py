@@ -1,0 +1,5 @@
+"""The release that this code is. The package takes its version from here; ``importlib.metadata`` would take 2 MB of each supervisor."""
+
+from typing import Final
+
+VERSION: Final = "0.1.0"
