@@ -14,7 +14,7 @@ from tests.dashboard.showroom import furnish
 from tests.dashboard.test_browser import RULES
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Locator, Page
 
 pytestmark = [pytest.mark.prove, pytest.mark.timeout(300)]
 SOON = 1500.0
@@ -51,6 +51,50 @@ def test_a_job_is_cancelled_by_keyboard(browser: "Browser", link: str, has_scrip
     page.wait_for_url(re.compile(r"/jobs/[0-9a-f-]{36}$"))
     assert "cancelled" in _main(page)
     context.close()
+
+
+STEPS = (
+    ("/jobs?state=available&queue=imports", "import_catalog", "Reschedule", {"Due after": "10m"}),
+    ("/jobs?state=available&queue=imports", "import_catalog", "Cancel", {}),
+    ("/jobs?state=cancelled", "import_catalog", "Delete", {}),
+    ("/jobs?state=failed", "sync_orders", "Retry", {}),
+    ("/queues/imports", "", "Pause", {"Reason": "a release"}),
+    ("/queues/imports", "", "Resume", {}),
+    ("/queues/mail", "", "Purge", {}),
+    ("/schedules/refresh", "", "Run now", {}),
+    ("/schedules/refresh", "", "Pause", {"Reason": "a release"}),
+    ("/schedules/refresh", "", "Resume", {}),
+    ("/workers", "elsewhere-7-0000", "Drain", {}),
+)
+"""Pages of actions, with the link to follow first, the button, and what is typed."""
+
+
+def test_each_action_is_taken_by_keyboard(browser: "Browser", link: str) -> None:
+    context = browser.new_context()
+    page, site = context.new_page(), link.partition("/enter")[0]
+    page.goto(link)
+    for path, first, name, typed in STEPS:
+        page.goto(site + path)
+        if first:
+            _open(page, page.get_by_role("link", name=first, exact=True).first)
+        _open(page, page.get_by_role("link", name=name, exact=True).first)
+        for label, words in typed.items():
+            page.get_by_label(label).focus()
+            page.keyboard.type(words)
+        _open(page, page.get_by_role("button", name=name))
+        assert "/actions/" not in page.url, (path, name, _main(page))
+    page.goto(f"{site}/audit")
+    done = {str(each) for each in page.locator("main tbody td:nth-child(3)").all_inner_texts()}
+    schedule = {"schedule.run", "schedule.pause", "schedule.resume"}
+    assert done >= {"reschedule", "cancel", "delete", "retry", "pause", "resume", "purge", "drain", *schedule}
+    context.close()
+
+
+def _open(page: "Page", what: "Locator") -> None:
+    """Press Enter on a link or a button, and wait for the page that follows."""
+    what.focus()
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
 
 
 def test_confirmations_are_accessible(browser: "Browser", link: str) -> None:

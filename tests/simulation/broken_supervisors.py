@@ -13,7 +13,7 @@ from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.requests import NewLease
 from holdfast._core.timing import LeaseTiming
 from holdfast._core.view import Rescued
-from holdfast._engine.supervisor import recovery
+from holdfast._engine.supervisor import recovery, supervisor
 from holdfast._engine.supervisor.isolation import Isolation
 from holdfast._engine.supervisor.limits import Limits, TimedAttempt
 from holdfast._engine.supervisor.recovery import Contact, Recovery
@@ -22,6 +22,7 @@ from holdfast._engine.supervisor.voiding import Voiding
 from holdfast._engine.supervisor.worker_handle import WorkerHandle
 from holdfast._engine.worker.attempt_reports import AttemptReporter
 from holdfast._ports.host import Exit
+from holdfast._ports.store import Store
 from proof.simulator.hosts import Machine, SimChild
 from proof.simulator.world import World
 from tests.simulation.broken_stores import ExpiryByWallClock
@@ -105,10 +106,10 @@ def progress_clock_not_paused() -> Iterator[None]:
 def paused_clocks_not_reported() -> Any:
     """The owner does not report to other supervisors that a progress clock was paused."""
 
-    async def vouch(self: Supervisor) -> None:
+    async def vouch(store: Store, workers: Sequence[WorkerHandle]) -> None:
         pass
 
-    return patched(Supervisor, _report_paused_clocks=vouch)
+    return patched(supervisor, report_paused_clocks=vouch)
 
 
 def hasty_owner() -> Any:

@@ -38,7 +38,7 @@ try:
     from holdfast.dashboard.views.page import Asked, Page, message
     from holdfast.dashboard.views.worker import worker
     from holdfast.dashboard.views.workflows import picture, workflow, workflows
-    from holdfast.http.access import Access, target_of
+    from holdfast.http.access import SENDER, Access, target_of
     from holdfast.http.api import Api, of_route
     from holdfast.http.compression import Compressed
     from holdfast.http.denials import Denials
@@ -204,7 +204,7 @@ class Dashboard:
                 return await answer(request, identity)
             except ApiError as error:
                 await self._denials.note(request, error.problem, request.path_params.get("action", Action.READ))
-                return self._refused(error.problem)
+                return self._refused(request, error.problem)
 
         return admit
 
@@ -341,7 +341,10 @@ class Dashboard:
             self._sessions.keep(request, session, answer)
         return answer
 
-    def _refused(self, problem: Problem) -> Response:
+    def _refused(self, request: Request, problem: Problem) -> Response:
+        if problem.status == 403 and SENDER in request.scope:
+            why = f"The dashboard did not answer this request: {problem.detail}."
+            return self._rendered(request, message("You may not do this", why, f"{problem.remedy.capitalize()}.", status=403))
         text = f"The dashboard did not answer this request: {problem.detail}. {problem.remedy.capitalize()}.\n"
         if problem.status == 401 and hasattr(self._authenticate, "enter"):
             text = "Open the link that `holdfast dashboard` printed: it is good for one browser.\n"

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from holdfast._core.record import JobRecord
 from holdfast._core.table_spec import RowsSettings
+from holdfast._engine.client.client import Client
 from holdfast._engine.rows.declaration import settings_of
 from holdfast._engine.rows.rows import Rows, RowsContext
 from holdfast._engine.rows.tables import Tables
@@ -76,9 +77,10 @@ class RowsWorker(Bench):
         rows = [dict.fromkeys(spec.key, number) for number in range(1, count + 1)]
         self.plain = MemoryTable(spec, self.clock, rows, tells_stamps=tells_stamps)
         self.table = FlakyTable(self.plain)  # type: ignore[arg-type]
-        environment: Any = SimpleNamespace(clock=self.clock, chance=self.chance)
+        client = Client(self.environment)
+        connections: Any = SimpleNamespace(clock=self.clock, chance=self.chance, client=lambda: client)
         tables = Tables(lambda url, spec: self.table)  # type: ignore[arg-type,return-value]
-        self.rows = Rows(self.settings, RowsContext(self.registry, tables, environment, self.log.events))
+        self.rows = Rows(self.settings, RowsContext(self.registry, tables, connections, self.log.events))
         self.rows.handler(handler)
         self.exchange = self.open_exchange(LEASE)  # opened again: its slots now know the task of the rows
 
