@@ -57,15 +57,15 @@ def run(options: argparse.Namespace) -> None:
         print(f"{options.store}: {way.name} / neither: {median:.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
 
 
-async def fill(url: str, jobs: int, *, is_traced: bool = False) -> None:
-    """Enqueue that many empty jobs in an empty store."""
+async def fill(url: str, jobs: int, task: str = "nothing", *, is_traced: bool = False) -> None:
+    """Enqueue that many jobs."""
     app = App(url)
     await app.amigrate()
-    task = define(app)
+    tasks = define(app)
     if is_traced:
         trace(app)
     for start in range(0, jobs, BULK):
-        await task.aenqueue_many([{"number": number} for number in range(start, min(start + BULK, jobs))])
+        await tasks[task].aenqueue_many([{"number": number} for number in range(start, min(start + BULK, jobs))])
     await app.aclose()
 
 

@@ -32,7 +32,7 @@ async def furnish(url: str, completed: int, failed: int, seconds: float) -> None
     """Fill an empty store. ``seconds``: the finished jobs ended within that time."""
     app = App(url)
     await app.amigrate()
-    await define(app).aenqueue_many([{"number": number} for number in range(10)])
+    await define(app)["nothing"].aenqueue_many([{"number": number} for number in range(10)])
     for number in range(FAILURES):
         await app.aenqueue("broken", number=number)
     await app.arun_due()

@@ -29,6 +29,7 @@ PAGES = (
 WATCHED = ("/", "/jobs", "/queues", "/workers", "/errors")
 DAY = 86_400.0
 READS = 30
+CLAIMED = 300_000
 RUNNING = Way("neither")
 
 
@@ -45,14 +46,14 @@ def run(options: argparse.Namespace) -> None:
             with draining(url, options.jobs):
                 measure_pages(port)
             measure_watched(url, port, options)
-        asyncio.run(fill(url, options.jobs))
+        asyncio.run(fill(url, CLAIMED))
         asyncio.run(measure_retry(url))
 
 
 @contextmanager
 def draining(url: str, jobs: int) -> Iterator[None]:
     """Have a worker drain jobs beside what is measured."""
-    asyncio.run(fill(url, jobs))
+    asyncio.run(fill(url, jobs, "brief"))
     worker = threading.Thread(target=drain, args=(url, RUNNING))
     worker.start()
     yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Coroutine, Sequence
 from typing import Any
@@ -9,21 +10,26 @@ from typing import Any
 from holdfast import App, Task
 
 SAMPLED = 0.01
+PAUSE = 0.01
 KINDS = ("charge", "render", "sync", "mail", "report")
 
 
-def define(app: App) -> Task[[int], Coroutine[Any, Any, None], [int]]:
-    """Add the tasks to an App: one that returns at once, and one that fails, with another message for each number."""
+def define(app: App) -> dict[str, Task[[int], Coroutine[Any, Any, None], [int]]]:
+    """Add the tasks to an App: one that returns at once, one that waits for 10 ms, and one that fails with messages that differ."""
 
     @app.task
     async def nothing(number: int) -> None:
         pass
 
+    @app.task
+    async def brief(number: int) -> None:
+        await asyncio.sleep(PAUSE)
+
     @app.task(max_attempts=1)
     async def broken(number: int) -> None:
         raise RuntimeError(f"no. {number} of {KINDS[number % len(KINDS)]} is broken")
 
-    return nothing
+    return {"nothing": nothing, "brief": brief}
 
 
 def trace(app: App) -> None:

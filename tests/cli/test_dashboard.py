@@ -8,10 +8,11 @@ import urllib.request
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from socket import create_server
+from socket import IPPROTO_TCP, TCP_NODELAY, create_server
 
 import pytest
 
+from holdfast.dashboard.serving import _listener
 from tests.cli.support import enqueue, run, url
 
 HOLDFAST = (sys.executable, "-c", "from holdfast.cli import main; main()")
@@ -59,3 +60,8 @@ def test_it_serves_a_store_until_it_is_asked_to_stop(folder: Path, number: signa
 def test_a_store_in_memory_is_refused_because_no_other_process_sees_it() -> None:
     refused = run("dashboard", "--url", "memory://", "--port", "0")
     assert (refused.exit_code, "from inside its own process" in refused.stderr) == (2, True)
+
+
+def test_the_end_of_an_answer_does_not_wait_for_an_acknowledgement() -> None:
+    with _listener("127.0.0.1", 0) as listener:
+        assert listener.getsockopt(IPPROTO_TCP, TCP_NODELAY)

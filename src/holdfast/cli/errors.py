@@ -12,7 +12,7 @@ from holdfast.cli.options import JSON, Count, store_options
 if TYPE_CHECKING:
     from holdfast._core.error_groups import ErrorGroup, ErrorList
 
-LOOK = 100_000
+LOOK = 50_000
 COLUMNS = ("error", "jobs", "last", "first", "task", "why", "where")
 
 

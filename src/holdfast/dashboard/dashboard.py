@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import resources
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from holdfast._core.durations import in_words
@@ -30,6 +30,7 @@ try:
     from starlette.types import Message, Receive, Scope, Send
 
     from holdfast.dashboard.acting import Acting, Wanted, form_of
+    from holdfast.dashboard.shared_readings import SharedReadings
     from holdfast.dashboard.views import lists, one
     from holdfast.dashboard.views.audit import audit
     from holdfast.dashboard.views.job import gone, job
@@ -53,7 +54,7 @@ try:
     from holdfast.http.problems import ApiError, Problem
     from holdfast.http.redact import Redact, no_more
     from holdfast.http.sessions import Sessions
-    from holdfast.http.stream import EVERY, Stream
+    from holdfast.http.stream import Stream
     from holdfast.http.stream_routes import stream_routes
 except ImportError as error:
     raise MissingExtra(error.name or "starlette", "dashboard") from None
@@ -149,7 +150,7 @@ class Dashboard:
         )
         operations, epoch = operations_of(self._managed), SystemRandomness().uuid4().hex[:12]
         self._stream = Stream(lambda: self._managed.client, lambda: environment_of(app).clock, epoch)
-        self._recent: dict[Any, tuple[float, asyncio.Task[Page]]] = {}
+        self._readings = SharedReadings(lambda: environment_of(app).clock)
         self._acting = Acting(self._managed, operations)
         self._pages = Starlette(routes=self._routes(operations), exception_handlers={HTTPException: self._unknown})
         self._answers = Compressed(self._pages, _has_form)
@@ -217,13 +218,9 @@ class Dashboard:
         return answer
 
     def _shared(self, asked: Asked, view: Callable[[Asked], Awaitable[Page]]) -> "asyncio.Future[Page]":
-        """Return a page that renews itself: all viewers who see the same share what is read of the store in a second."""
-        now = environment_of(self._app).clock.monotonic()
-        self._recent = {key: known for key, known in self._recent.items() if now - known[0] < EVERY}
+        """Return a page that renews itself: all viewers who see the same share what is read of the store."""
         key = (asyncio.get_running_loop(), view, tuple(sorted(asked.query.items())), asked.id, asked.may)
-        if key not in self._recent:
-            self._recent[key] = now, asyncio.get_running_loop().create_task(self._read(asked, view))
-        return asyncio.shield(self._recent[key][1])
+        return self._readings.of(key, lambda: self._read(asked, view))
 
     def _asked(self, request: Request, identity: Identity) -> Asked:
         query = {name: value.strip() for name, value in request.query_params.items() if value.strip()}
@@ -279,7 +276,7 @@ class Dashboard:
             return Page(template="", title="") if isinstance(done, str) else done
 
         page = await self._read(self._asked(request, identity), view, within=None)
-        self._recent.clear()
+        self._readings.clear()
         return self._rendered(request, page) if page.template else RedirectResponse(_root(request) + path, 303)
 
     async def _progress(self, request: Request, identity: Identity) -> Response:

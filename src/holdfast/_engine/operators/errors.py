@@ -10,7 +10,7 @@ from holdfast._engine.client.client import Client
 from holdfast.errors import ConfigurationError, JobNotFound
 from holdfast.sync import blocking
 
-LOOK: Final = 100_000
+LOOK: Final = 50_000
 """The newest failed jobs that are looked at."""
 
 
