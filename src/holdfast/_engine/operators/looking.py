@@ -37,6 +37,12 @@ async def alook(jobs: Jobs, where: Where, limit: int, cursor: UUID | None = None
     return Look(found, JobView.of(last) if last is not None and len(found) < limit else None)
 
 
+async def newest(client: Client, which: JobFilter, *, most: int) -> list[JobView]:
+    """Return matching jobs among the newest ``most`` ones."""
+    last = await _last_of(client, which.before, most)
+    return await client.list(which if last is None else structs.replace(which, down_to=last.id))
+
+
 def _is_quick(which: JobFilter) -> bool:
     """Return whether an index leads to the jobs, or all jobs match."""
     if which == JobFilter(limit=which.limit, before=which.before, state=which.state):

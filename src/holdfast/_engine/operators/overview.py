@@ -8,17 +8,20 @@ from msgspec import structs
 
 from holdfast._core.audit import AuditEntry, AuditFilter
 from holdfast._core.error_groups import ErrorList
-from holdfast._core.job import State
+from holdfast._core.job import FINISHED, State
 from holdfast._core.overview import LOOK_AT_FAILED, MOST_HELD, MOST_RESCUED, MOST_RUNNING, Overview, needs_of
 from holdfast._core.queue_counts import MOST_COUNTED
 from holdfast._core.requests import JobFilter
 from holdfast._core.schedule import ScheduleView
+from holdfast._core.view import JobView
 from holdfast._engine import store_defaults
 from holdfast._engine.client.client import Client
 from holdfast._engine.client.connections import Connections
+from holdfast._engine.operators.looking import MOST_LOOKED, newest
 from holdfast.errors import Unsupported
 
 Row = TypeVar("Row")
+UNFINISHED = tuple(state for state in State if state not in FINISHED)
 
 
 async def overview(connections: Connections) -> Overview:
@@ -44,7 +47,7 @@ async def overview(connections: Connections) -> Overview:
         schedules=await _if_any(schedules),
         errors=await _errors(client),
         pauses=await _if_any(pauses),
-        rescued=await client.list(JobFilter(is_rescued=True, limit=MOST_RESCUED)),
+        rescued=await _rescued(client),
     )
     return structs.replace(seen, needs=needs_of(seen))
 
@@ -53,6 +56,13 @@ async def _errors(client: Client) -> ErrorList:
     """Return why jobs fail, without messages: they may contain values that only the page of a job shows."""
     found = await client.ask("errors", partial(store_defaults.errors, look=LOOK_AT_FAILED, limit=LOOK_AT_FAILED))
     return structs.replace(found, groups=tuple(structs.replace(group, message="") for group in found.groups))
+
+
+async def _rescued(client: Client) -> list[JobView]:
+    """Return jobs that were taken from workers: all that have not finished, and others among the newest jobs."""
+    which = JobFilter(is_rescued=True, limit=MOST_RESCUED)
+    unfinished = await client.list(structs.replace(which, state=UNFINISHED))
+    return [*unfinished, *await newest(client, structs.replace(which, state=tuple(FINISHED)), most=MOST_LOOKED)]
 
 
 async def _if_any(read: Callable[[], Awaitable[Sequence[Row]]]) -> Sequence[Row]:

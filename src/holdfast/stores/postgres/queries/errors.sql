@@ -17,14 +17,18 @@ groups AS MATERIALIZED (
     GROUP BY error_key, CASE WHEN error_key = '' THEN task END, CASE WHEN error_key = '' THEN reason END
     ORDER BY min(place)
     LIMIT :limit
+),
+found AS MATERIALIZED (
+    SELECT newest.id, groups.number, oldest.finished_at AS first_at, newest.finished_at AS last_at, groups.newest, groups.kinds
+    FROM groups
+    JOIN looked AS newest ON newest.place = groups.newest
+    JOIN looked AS oldest ON oldest.place = groups.oldest
 )
 SELECT
-    jobs.id, jobs.task, jobs.reason, jobs.error, groups.number, oldest.finished_at AS first_at, newest.finished_at AS last_at,
-    groups.kinds, (SELECT count(*) FROM looked) AS looked_at, (SELECT min(finished_at) FROM looked) AS back_to
-FROM groups
-JOIN looked AS newest ON newest.place = groups.newest
-JOIN looked AS oldest ON oldest.place = groups.oldest
+    jobs.id, jobs.task, jobs.reason, jobs.error, found.number, found.first_at, found.last_at, found.kinds,
+    (SELECT count(*) FROM looked) AS looked_at, (SELECT min(finished_at) FROM looked) AS back_to
+FROM found
 CROSS JOIN LATERAL ( -- one look into an index for each group: a join is planned as a scan of all finished jobs
-    SELECT * FROM holdfast.finished WHERE finished.id = newest.id LIMIT 1
+    SELECT * FROM holdfast.finished WHERE finished.id = found.id LIMIT 1
 ) AS jobs
-ORDER BY groups.newest
+ORDER BY found.newest
