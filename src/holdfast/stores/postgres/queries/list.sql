@@ -16,5 +16,8 @@ found AS MATERIALIZED (
 )
 SELECT jobs.*, -- include early_as((SELECT now FROM clock))
     AS early_as
-FROM found JOIN holdfast.jobs ON jobs.id = found.id
-ORDER BY id DESC
+FROM found
+CROSS JOIN LATERAL ( -- one look into the indexes for each job: beside many waiting jobs, a join is planned as a scan of all jobs
+    SELECT * FROM holdfast.jobs WHERE jobs.id = found.id LIMIT 1
+) AS jobs
+ORDER BY jobs.id DESC
