@@ -11,7 +11,7 @@ from holdfast import App
 from holdfast._core.audit import AuditEntry
 from holdfast.app import environment_of
 from holdfast.dashboard import Dashboard, Identity
-from holdfast.http.denials import FLUSH, MOST_ROWS, OTHERS, UNKNOWN
+from holdfast.http.denials import FLUSH, MOST_ROWS, NO_ACTION, OTHERS, UNKNOWN
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeClock
 from tests.dashboard.browser import ask
@@ -57,6 +57,15 @@ def test_an_unknown_sender_is_recorded_and_neither_a_read_only_mount_nor_a_first
     worker = Dashboard(app, authenticate=lambda _: Identity("w", ["worker"]), actions=True)
     assert asyncio.run(ask(worker, "/jobs")).status == 403
     assert {each.who for each in app.audit.list()} == {UNKNOWN, "w"}
+
+
+def test_actions_that_do_not_exist_share_one_short_row(app: App) -> None:
+    stranger = Dashboard(app, authenticate=lambda _: None, actions=True)
+    for letter in "ab":
+        assert asyncio.run(ask(stranger, f"/actions/queue/{letter * 20_000}", method="POST")).status == 401
+    (entry,) = app.audit.list()
+    assert json.loads(entry.selector)["action"] == NO_ACTION
+    assert len(entry.selector) < 700
 
 
 def test_a_flood_of_denials_adds_few_rows_and_few_writes(app: App, monkeypatch: pytest.MonkeyPatch) -> None:

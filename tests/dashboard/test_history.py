@@ -111,7 +111,7 @@ def test_the_page_of_a_worker_shows_a_day_of_its_beats_also_after_its_end(app: A
     assert "at most 49" in running
     assert "at most 408 MB" in memory
     assert "at most 400 ms" in lag
-    assert get(Dashboard(app), "/workers/nobody").status == 404
+    assert get(Dashboard(app), "/workers/none").status == 404
 
 
 def test_top_draws_the_last_15_minutes_of_each_queue(app: App) -> None:

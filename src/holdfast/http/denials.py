@@ -16,11 +16,14 @@ from holdfast._engine.error_text import described
 from holdfast._engine.store_defaults import auditing, has_audit
 from holdfast._system.clock import compose_uuid7
 from holdfast.http.access import SENDER, Access, target_of
+from holdfast.http.permissions import Action
 from holdfast.http.problems import Problem
 
 ACTION: Final = "denied"
 """How denials are listed: ``/audit?action=denied``."""
 UNKNOWN: Final = "unknown sender"
+NO_ACTION: Final = "unknown action"
+"""What a path names as an action may be of any length, and another one in each request."""
 OTHERS: Final = "other senders"
 MOST_ROWS: Final = 60
 """The most rows that one process adds in a minute: a flood of denials under many names must not fill the table."""
@@ -61,6 +64,7 @@ class Denials:
         environment = self._environment()
         if not has_audit(environment.store):
             return
+        action = action if action in set(Action) else NO_ACTION
         minute = int(environment.clock.wall() // 60)
         if minute != self._minute:
             self._minute, self._tallies = minute, {}

@@ -25,7 +25,6 @@ from holdfast._core.text import json_text, storable_text
 Document = dict[str, Any]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 _ISOLATED, _OTHERS = "!", "-"
 _STATES = {state.value: state for state in State}
 _MIDDLE: Final = 2**63  # priorities sort as text once they are not negative
