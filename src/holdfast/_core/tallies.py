@@ -81,6 +81,8 @@ class Tallies:
         self._spreads: dict[Series, Distribution] = {}
         self._ended: dict[Ending, _Ended] = {}
         self._waits = deque[tuple[str, str, float]]()
+        self.waited = self._waits.append
+        """Count the queue and task of a job, and for how long it had been due when its code began. A deque needs no lock."""
         self._own = TallyReader(self)
         self._readers = [self._own]
 
@@ -110,6 +112,8 @@ class Tallies:
             ended.number += len(jobs)
             ended.run.observe([each for each in seconds if each is not None], SECONDS)
             ended.whole.observe(ages_of(jobs, now), SECONDS)
+            if len(self._waits) >= MOST_WAITS:
+                self._sort_waits()
 
     def event(self, name: str, fields: Mapping[str, Any]) -> None:
         """Count an event, and what it reports about the store, a lease or a former owner."""
@@ -129,13 +133,6 @@ class Tallies:
                 self._count(series, number)
             for series, spread in delta.spreads:
                 self._spread(series).add(spread)
-
-    def waited(self, queue: str, task: str, seconds: float) -> None:
-        """Count for how long a job had been due when its code began. They are put into buckets later, many at once."""
-        self._waits.append((queue, task, seconds))  # a deque needs no lock, which would be half the cost
-        if len(self._waits) >= MOST_WAITS:
-            with self._lock:
-                self._sort_waits()
 
     def reader(self) -> "TallyReader":
         """Return one more reader, which gets all that is counted from now on: taking it takes nothing from others."""
@@ -159,12 +156,12 @@ class Tallies:
         self._counts, self._spreads = {}, {}
 
     def _sort_waits(self) -> None:
-        sorted_waits = defaultdict[Series, list[float]](list)
+        sorted_waits = defaultdict[tuple[str, str], list[float]](list)
         for _ in range(len(self._waits)):
             queue, task, seconds = self._waits.popleft()
-            sorted_waits["job_wait_seconds", queue, task].append(seconds)
-        for series, waits in sorted_waits.items():
-            self._spread(series).observe(waits, SECONDS)
+            sorted_waits[queue, task].append(seconds)
+        for (queue, task), waits in sorted_waits.items():
+            self._spread(("job_wait_seconds", queue, task)).observe(waits, SECONDS)
 
     def _sort_ended(self) -> None:
         ended, self._ended = self._ended, {}

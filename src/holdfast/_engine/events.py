@@ -224,7 +224,7 @@ class Events:
 
     def has_subscriber(self, name: EventName) -> bool:
         """Return whether a function is called for events of that name."""
-        return bool(self._subscribers.get(name) or self._subscribers.get("*"))
+        return bool(self._subscribers) and bool(self._subscribers.get(name) or self._subscribers.get("*"))
 
     @property
     def has_subscribers(self) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast._core.text import IN_JSON, IN_LINES, printable
 from holdfast._engine.events import EventName, logger
-from holdfast._engine.runners.current import CURRENT, MASK, WORKER
+from holdfast._engine.runners.current import WORKER, current_job, current_mask
 from holdfast._engine.worker.options import LogErrors, LogJobs
 from holdfast._processes.outage_log import OutageFilter
 
@@ -84,13 +84,13 @@ def unlogged(event: EventName) -> Iterator[None]:
 
 def _whose() -> dict[str, object]:
     """Return which job the code that logs runs for, if it runs for one."""
-    hold = CURRENT.get()
+    hold = current_job()
     return {} if hold is None else {"job": hold.id, "task": hold.task, "attempt": hold.attempt, "worker": WORKER.get()}
 
 
 def _masked(text: str) -> str:
     """Return the message of code that runs for a job without the job's sensitive values."""
-    mask = MASK.get()
+    mask = current_mask()
     return text if mask is None else mask(text)
 
 

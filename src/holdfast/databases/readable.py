@@ -4,11 +4,13 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from msgspec import ValidationError
+
 Value = TypeVar("Value")
 
 logger = logging.getLogger("holdfast")
 
-_UNREADABLE = (TypeError, ValueError, KeyError, OverflowError, AssertionError)
+_UNREADABLE = (TypeError, ValueError, KeyError, OverflowError, AssertionError, ValidationError)
 """What reading such a row raises: ``UUID`` asserts the type of its bytes."""
 
 

@@ -15,7 +15,7 @@ from holdfast._core.job import ActiveJob
 from holdfast._core.tallies import ages_of
 from holdfast._core.view import JobView
 from holdfast._engine.events import Event
-from holdfast._engine.runners.current import CURRENT, MASK, WORKER
+from holdfast._engine.runners.current import WORKER, current_job, current_mask
 from holdfast._engine.tasks.around_enqueue import NewJobView
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.spans import OPEN_SPAN
@@ -122,7 +122,7 @@ class _Telemetry:
 
     def run(self, job: Job | SyncJob) -> Iterator[None]:
         """Span an attempt: in the trace of its enqueue if it is the first and soon, else in a new one, with a link to the enqueue."""
-        held = CURRENT.get()
+        held = current_job()
         if held is None:
             yield
             return
@@ -259,7 +259,7 @@ def _fail(span: Span, error: BaseException) -> dict[str, Any]:
     if not isinstance(error, Exception):
         span.set_attribute("holdfast.outcome", "interrupted")
         return {}
-    mask = MASK.get() or str
+    mask = current_mask() or str
     kind = type(error).__qualname__
     trace = "".join(traceback.format_exception(error))
     span.add_event(

@@ -8,7 +8,7 @@ from holdfast._core import lifecycle
 from holdfast._core.fingerprint import Frame, error_key
 from holdfast._core.job import ActiveJob, State
 from holdfast._core.lifecycle import Transition
-from holdfast._engine.runners.current import CURRENT, MASK
+from holdfast._engine.runners.current import current_job, current_mask
 from holdfast._engine.runners.outcomes import outcome_of_error
 from holdfast._engine.tasks.around_enqueue import NewJobView
 from holdfast._engine.tasks.context import Job, SyncJob
@@ -50,7 +50,7 @@ def _instrument(app: App) -> None:
             yield
 
     def process(job: Job | SyncJob) -> Iterator[None]:
-        held, integration = CURRENT.get(), sentry_sdk.get_client().get_integration(SentryIntegration)
+        held, integration = current_job(), sentry_sdk.get_client().get_integration(SentryIntegration)
         if held is None or integration is None:
             yield
             return
@@ -86,7 +86,7 @@ def _report(app: App, job: ActiveJob, error: Exception, *, every_attempt: bool) 
         client_options=sentry_sdk.get_client().options,
         mechanism={"type": SentryIntegration.identifier, "handled": False},
     )
-    mask = MASK.get() or str
+    mask = current_mask() or str
     for shown in event.get("exception", {}).get("values", ()):
         shown["value"] = mask(str(shown.get("value") or ""))
         for frame in (shown.get("stacktrace") or {}).get("frames", ()):

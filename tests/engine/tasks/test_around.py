@@ -9,7 +9,7 @@ import pytest
 from msgspec import Struct
 
 from holdfast import App, ConfigurationError, Job, JobFailed, NewJobView, Snooze, SyncJob
-from holdfast._engine.runners.current import CURRENT, MASK
+from holdfast._engine.runners.current import current_job, current_mask
 
 TENANT: ContextVar[str] = ContextVar("tenant", default="nobody")
 Log = list[str]
@@ -376,7 +376,7 @@ def test_the_code_around_a_handler_and_the_handler_log_for_their_job(task: str) 
 
     @app.around_run
     def note(job: Job | SyncJob) -> Iterator[None]:
-        current, mask = CURRENT.get(), MASK.get()
+        current, mask = current_job(), current_mask()
         seen.append(None if current is None or mask is None else current.id)
         yield
 

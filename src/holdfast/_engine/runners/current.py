@@ -5,23 +5,43 @@ from contextvars import ContextVar
 from holdfast._core.job import ActiveJob, Claim
 from holdfast._core.sensitive import Mask
 
-CURRENT: ContextVar[ActiveJob | None] = ContextVar("holdfast_job", default=None)
-"""The attempt that the running handler belongs to. It is set in each handler's own context, and carried into its thread."""
-
-MASK: ContextVar[Mask | None] = ContextVar("holdfast_mask", default=None)
-"""What hides the sensitive values of that job."""
-
 WORKER: ContextVar[str | None] = ContextVar("holdfast_worker", default=None)
 """The name of the worker that everything started from here belongs to."""
+
+_CURRENT: ContextVar["_Attempt | None"] = ContextVar("holdfast_attempt", default=None)
+
+
+class _Attempt:
+    """The attempt that the running handler belongs to. It is set in each handler's own context, and carried into its thread."""
+
+    __slots__ = ("claim", "mask", "sensitive")
+
+    def __init__(self, claim: Claim, sensitive: frozenset[str]) -> None:
+        self.claim, self.sensitive = claim, sensitive
+        self.mask: Mask | None = None
 
 
 def enter_job(claim: Claim, sensitive: frozenset[str]) -> None:
     """Make this context the job's own. ``sensitive``: the names that its task declares."""
-    CURRENT.set(claim.job)
-    MASK.set(Mask((claim.payload, claim.checkpoint), sensitive))
+    _CURRENT.set(_Attempt(claim, sensitive))
 
 
 def leave_job() -> None:
     """Make this context no job's."""
-    CURRENT.set(None)
-    MASK.set(None)
+    _CURRENT.set(None)
+
+
+def current_job() -> ActiveJob | None:
+    """Return the job whose code runs here."""
+    attempt = _CURRENT.get()
+    return None if attempt is None else attempt.claim.job
+
+
+def current_mask() -> Mask | None:
+    """Return what hides the sensitive values of that job. It is made when it is first asked for: few jobs need it."""
+    attempt = _CURRENT.get()
+    if attempt is None:
+        return None
+    if attempt.mask is None:
+        attempt.mask = Mask((attempt.claim.payload, attempt.claim.checkpoint), attempt.sensitive)
+    return attempt.mask

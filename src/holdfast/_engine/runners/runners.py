@@ -15,6 +15,7 @@ from holdfast._engine.runners.running import Running
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.job_context import JobContext, ProgressSink
 from holdfast._engine.tasks.registry import TaskDefinition
+from holdfast._forks import FORKS
 
 FORKED = 70
 """Exit code of a forked child that came back from a handler (``EX_SOFTWARE``)."""
@@ -48,7 +49,7 @@ class LoopRunner:
     """``async def`` handlers, on the worker's event loop."""
 
     def __init__(self) -> None:
-        self._process = os.getpid()
+        self._generation = FORKS.generation
 
     def context(self, claim: Claim, reporter: ProgressSink) -> JobContext:
         return Job(claim, reporter)
@@ -59,7 +60,7 @@ class LoopRunner:
                 return await task.function(context, **arguments)
             return await task.function(**arguments)
         finally:
-            if os.getpid() != self._process:
+            if FORKS.generation != self._generation:  # os.getpid() is a system call
                 os._exit(FORKED)
 
 
@@ -125,8 +126,8 @@ class exits_in_forked_child:  # noqa: N801 - used as a word
     """Ends a child that the code forked where the code ends: if it came back, it would run what its parent runs."""
 
     def __enter__(self) -> None:
-        self._process = os.getpid()
+        self._generation = FORKS.generation
 
     def __exit__(self, *_: object) -> None:
-        if os.getpid() != self._process:
+        if FORKS.generation != self._generation:
             os._exit(FORKED)

@@ -46,9 +46,14 @@ class AttemptLog:
         self.flush()
         return has_line
 
+    @property
+    def has_started(self) -> bool:
+        """Whether attempts whose code begins are logged: only if each job is to be logged."""
+        return self._jobs is LogJobs.ALL
+
     def started(self, claim: Claim, waited: float) -> None:
-        """Write the line of an attempt whose code begins: only if each job is to be logged."""
-        if self._jobs is LogJobs.ALL and logger.isEnabledFor(logging.INFO):
+        """Write the line of an attempt whose code begins."""
+        if logger.isEnabledFor(logging.INFO):
             job = claim.job
             details = {"job": job.id, "task": job.task, "queue": job.queue, "attempt": job.attempt, "waited": waited}
             _write(logging.INFO, started_line(claim, waited), event=EventName.JOB_STARTED.value, fields=details, details=details)

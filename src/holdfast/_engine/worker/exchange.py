@@ -69,10 +69,10 @@ class Exchange:
         self._resting, self._turns = RestingClaims(slots.size, lease.now), ClaimTurns()
         self._refused = RefusedOutcomes(lease.now, self._chance, self._events)
         self.outcomes = OutcomeEvents(self._events, log := AttemptLog(options, environment.clock.monotonic))
-        executor.begun = log.started
+        executor.begun = log.started if log.has_started else None
         self._ended, self._late = list[FinishedRun](), LateResults(self._store, lease.now, self._chance, self._events)
         self._abandoned: set[Key] = set()
-        self._needs_audit = self._is_in_doubt = self.is_closed = False
+        self._needs_audit = self._is_in_doubt = self.is_closed = self._announces_claims = self._announces_starts = False
         self.is_idle = self.has_backlog = self._is_caught_up = False
         self.has_claimed = self._was_full = self._is_narrow = self._was_ahead = False
         self.next_due: float | None = 0.0
@@ -104,8 +104,7 @@ class Exchange:
     @property
     def has_refused_only(self) -> bool:
         """Whether no code runs, and the store has answered everything but what it refuses."""
-        executor = self._executor
-        others = (self._gone, self._ended, self._resting, self._locked.outcomes, executor.running, executor.finished)
+        others = (self._gone, self._ended, self._resting, self._locked.outcomes, self._executor.running, self._executor.finished)
         return self._late.has_refused_only and len(self._refused) + len(self._late) > 0 and not any(others)
 
     def close(self) -> None:
@@ -131,8 +130,7 @@ class Exchange:
             await self.audit()
         # Do not claim while answers are being lost: the worker would claim, release and claim the same jobs in a loop.
         was_in_doubt, goes_on = self._is_in_doubt, True
-        self._ended += self._resting.rested(is_closed=self.is_closed)
-        self._ended += self._locked.due()
+        self._ended += [*self._resting.rested(is_closed=self.is_closed), *self._locked.due()]
         while goes_on:
             self._collect()
             batch = self._ended[:SETTLE_LIMIT]
@@ -162,6 +160,8 @@ class Exchange:
         await self._progress.write_final_updates()
         transitions = tuple(ended.transition for ended in batch if ended.transition is not None)
         sent = self._lease.now()
+        listeners = map(self._events.has_listener, (EventName.JOB_CLAIMED, EventName.JOB_STARTED))
+        self._announces_claims, self._announces_starts = listeners  # the same for all jobs that it brings
         try:
             answer = await self._store.exchange(transitions, request)
         except BaseException as error:
@@ -314,20 +314,20 @@ class Exchange:
         may_start = self._lease.may_act() and not self.is_closed  # each run checks again before its first line
         now, later = claims[: request.limit], claims[request.limit : request.limit + request.prefetch]
         for claim in now:
-            self._begin(claim)
+            self._begin(claim, self._lease.answered)
         if may_start and later:
             self.ahead.add(later, request.voids)
         for claim in claims[len(now) + (len(later) if may_start else 0) :]:  # too late, or more jobs than asked for
             self.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False)))
 
-    def _begin(self, claim: Claim, claimed_at: float | None = None) -> None:
+    def _begin(self, claim: Claim, claimed_at: float) -> None:
         """Run a job in a free slot, or return it if it is too late, or an attempt that this worker lost has not stopped yet."""
         code_of_it_runs = claim.job.id in self._executor.running
         if self._lease.may_act() and not self.is_closed and not code_of_it_runs:
-            if self._events.has_listener(EventName.JOB_CLAIMED):
+            if self._announces_claims:
                 via = self._delivered.get(claim.job.id, ClaimSource.POLL)
                 self._events.emit(EventName.JOB_CLAIMED, **self._fields(claim.job), **origin_of(claim, via))
-            self._executor.start(claim, is_announced=self._events.has_listener(EventName.JOB_STARTED), claimed_at=claimed_at)
+            self._executor.start(claim, claimed_at=claimed_at, is_announced=self._announces_starts)
         else:
             pause = self._poll_interval if code_of_it_runs else 0.0  # released at once it would come back at once
             self.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False), pause))

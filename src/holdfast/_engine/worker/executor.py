@@ -44,10 +44,6 @@ def _ignore_freed() -> None:
     pass
 
 
-def _ignore_begun(claim: Claim, waited: float) -> None:
-    pass
-
-
 class Executor:
     """The runner of claims; it puts each finished run into ``finished``."""
 
@@ -70,7 +66,7 @@ class Executor:
         self.state: Any = None
         self.freed: Callable[[], None] = _ignore_freed
         """Called after a handler has left its slot."""
-        self.begun: Callable[[Claim, float], None] = _ignore_begun
+        self.begun: Callable[[Claim, float], None] | None = None
         """Called when the first line of a handler is about to run, with the seconds for which its job had been due."""
         self._events, self._chance = environment.events, environment.chance
         self._registry, self._progress, self._lease, self._reports = registry, progress, lease, reports
@@ -260,7 +256,7 @@ class Executor:
     async def _attempt(self, running: Running) -> Outcome | None:
         if self._hooks is not None and self._hooks.is_owed(running.claim):
             await self._run_hook(running, self._hooks)
-        if any(each.is_each for each in running.claim.inputs):
+        if running.claim.inputs and any(each.is_each for each in running.claim.inputs):
             return await self._prepared(running, self._items(running))
         if running.definition.workflow is not None:
             return await self._prepared(running, self._graph(running))
@@ -282,12 +278,13 @@ class Executor:
         return outcome if unfit is None else invalid_payload(await self._inputs.named(unfit))
 
     def _begin(self, running: Running) -> None:
-        job, running.begun_at = running.claim.job, self._lease.now()
+        job, now = running.claim.job, self._lease.now()
+        running.begun_at, running.waited = now, (waited := running.claim.waited + now - running.claimed_at)
         self._reports.begun(job)
-        running.waited = waited = running.claim.waited + running.begun_at - running.claimed_at
         if self._events.tallies is not None:
-            self._events.tallies.waited(job.queue, job.task, waited)
-        self.begun(running.claim, waited)
+            self._events.tallies.waited((job.queue, job.task, waited))
+        if self.begun is not None:
+            self.begun(running.claim, waited)
         if running.is_announced:
             fields = {
                 "task": job.task,

@@ -38,7 +38,7 @@ class AheadCalls(NamedTuple):
     ``may_start``: whether no answer of a claim is lost. ``ask_for_void`` asks the supervisor to void a claim whose answer is lost.
     """
 
-    begin: Callable[[Claim, float | None], None]
+    begin: Callable[[Claim, float], None]
     audit: Callable[[], None]
     may_start: Callable[[], bool]
     ask_for_void: Callable[[], None]

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from uuid import UUID
 
+from msgspec import convert
+
 from holdfast._core.answers import BeatView, DueJob, OverdueJob
 from holdfast._core.encoding import failure_of, headers_in, inputs_of, instant, member_of, names_of, rescue_of, timing_of
 from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, HeldFor, Json, Reason, RescueReason, State, Token
@@ -45,7 +47,7 @@ def _claim_of(row: Row, request: ClaimRequest) -> Claim:  # size: one line for e
         payload,
     ) = row
     hold = ActiveJob(
-        id=UUID(bytes=job),
+        id=convert(job, UUID),  # UUID(bytes=…) takes four times as long, the longest part of a claim
         token=Token(request.claim, number),
         lease=request.lease,
         task=task,
@@ -219,7 +221,7 @@ def _blob(value: Json) -> bytes | None:
 
 
 def _uuid(value: bytes | None) -> UUID | None:
-    return None if value is None else UUID(bytes=value)
+    return None if value is None else convert(value, UUID)
 
 
 def _instant(microseconds: int | None) -> datetime | None:

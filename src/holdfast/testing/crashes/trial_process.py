@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from holdfast._core.job import Json, NewJob
 from holdfast._engine.client.handle import Handle
-from holdfast._engine.runners.current import CURRENT
+from holdfast._engine.runners.current import current_job
 from holdfast._engine.tasks.child_spec import ChildSpec
 from holdfast._engine.tasks.imports import import_module
 from holdfast._engine.tasks.job_context import JobContext
@@ -95,7 +95,7 @@ class Trap:
 
     def reached(self, name: str) -> None:
         """Note a point that the code running here and now has reached."""
-        plan, hold = self._plan, CURRENT.get()
+        plan, hold = self._plan, current_job()
         blow = plan.blow if name == plan.point and self._is_first() else None
         job, attempt = (None, None) if hold is None else (hold.id, hold.attempt)
         plan.journal.add(Entry(point=name, job=job, attempt=attempt, pid=os.getpid(), time=self._clock.wall(), blow=blow))
