@@ -5,10 +5,10 @@ from typing import Any
 from uuid import UUID
 
 from holdfast._core.inputs import INPUTS_LIMIT, NOT_AVAILABLE
-from holdfast._core.job import Claim, Failed
+from holdfast._core.job import Failed
 from holdfast._core.parents import unknown_parent
 from holdfast._core.payload import RESULT_LIMIT, reader_of
-from holdfast._engine.tasks.job_context import JobContext, ProgressSink
+from holdfast._engine.tasks.job_context import JobContext
 from holdfast.errors import ConfigurationError, PayloadInvalid
 
 PAGE = INPUTS_LIMIT // RESULT_LIMIT
@@ -20,9 +20,7 @@ Page = list[tuple[int, bytes | Failed]]
 class InputReads(JobContext):
     """What both kinds of jobs share to read the outcomes of their parents."""
 
-    def __init__(self, claim: Claim, reporter: ProgressSink) -> None:
-        super().__init__(claim, reporter)
-        self._parents: Mapping[str, Sequence[UUID]] | None = None
+    _parents: Mapping[str, Sequence[UUID]] | None = None
 
     async def _input_jobs(self, node: str) -> Sequence[UUID]:
         """Return the jobs whose outcomes are those of a node: of a map its items, else the node itself."""

@@ -78,15 +78,16 @@ class JobContext:
     """For the engine: called when code that runs in another process starts there."""
     uses_steps = False
     """For the engine: whether this attempt has asked for the job's steps."""
+    saw_cancellation = False
+    """For the engine: whether the handler has asked, and learned that it is to end."""
+    _is_lost = _is_draining = False
+    _steps: StepLog | None = None
 
     def __init__(self, claim: Claim, reporter: ProgressSink) -> None:
         self._claim = claim
         self._reporter = reporter
         self._checkpoint = claim.checkpoint
         self._is_cancelled = claim.job.cancel_requested
-        self._is_lost = self._is_draining = False
-        self.saw_cancellation = False
-        self._steps: StepLog | None = None
 
     @property
     def id(self) -> UUID:

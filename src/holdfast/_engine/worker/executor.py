@@ -267,7 +267,10 @@ class Executor:
             running.context.on_begun = partial(self._begin_in_runner, running)  # its clocks start in a runner
             return await self._pool.run(running)
         self._begin(running)
-        return await self._answer(running)
+        if self._registry.around_run:
+            return await self._answer_within(running)
+        value = await self._run(running)
+        return value if isinstance(value, Invalid) else outcome_of_value(value, running.definition.name)
 
     async def _blamed(self, running: Running, outcome: Invalid, inputs: Sequence[Input]) -> Invalid:
         """Return the outcome with the name of the node whose result does not fit the handler, if one does not."""
@@ -345,11 +348,9 @@ class Executor:
         call = partial(graph_of, running.claim, running.definition)
         return WaitFor(await self._threads.run_call(running.context, call))
 
-    async def _answer(self, running: Running) -> Outcome:
+    async def _answer_within(self, running: Running) -> Outcome:
         around, context = self._registry.around_run, running.context
-        if not around:
-            value = await self._run(running)
-        elif running.kind is RunnerKind.LOOP:
+        if running.kind is RunnerKind.LOOP:
             value = await within(around, context, partial(self._run, running))
         else:
             loop = asyncio.get_running_loop()

@@ -97,8 +97,10 @@ class EnqueueKind(Struct, omit_defaults=True):
 def records(entries: Iterable[tuple[UUID, Token, bytes | None]]) -> Values:
     """Return ``:items``, one record for each entry, and ``:data``, the bytes they point to."""
     items, data, start = [], [b"\0"], 2  # in SQLite a piece of an empty blob is NULL, of any other an empty blob
+    last, claim = None, _UNOWNED
     for job, token, value in entries:
-        claim = _UNOWNED if token.claim is None else token.claim.bytes
+        if token.claim is not last:  # the jobs of one claim share it, and a UUID computes its bytes each time
+            last, claim = token.claim, _UNOWNED if token.claim is None else token.claim.bytes
         if value is None:
             items.append(_RECORD % (job.bytes, claim, token.number, 0, 0))
         else:
