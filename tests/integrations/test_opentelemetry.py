@@ -2,6 +2,7 @@
 
 import importlib
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
 from opentelemetry.trace import StatusCode, get_current_span
 
@@ -30,13 +32,15 @@ CANARY = "canary-4711"
 class Watched:
     """An App with spans and metrics in memory."""
 
-    def __init__(self, share: float = 1.0, url: str = "memory://") -> None:
+    def __init__(
+        self, share: float = 1.0, url: str = "memory://", *, ids: RandomIdGenerator | None = None, is_global: bool = False
+    ) -> None:
         self.exporter, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
-        provider = TracerProvider(sampler=ParentBasedTraceIdRatio(share), shutdown_on_exit=False)
+        provider = TracerProvider(sampler=ParentBasedTraceIdRatio(share), shutdown_on_exit=False, id_generator=ids)
         provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         self.tracers, self.meters = provider, MeterProvider([self.reader], shutdown_on_exit=False)
         self.app = App(url)
-        instrument_app(self.app, tracer_provider=provider, meter_provider=self.meters)
+        instrument_app(self.app, tracer_provider=None if is_global else provider, meter_provider=self.meters)
 
     def spans(self, name: str) -> list[ReadableSpan]:
         return [span for span in self.exporter.get_finished_spans() if span.name == name]
@@ -58,11 +62,28 @@ def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
 
 def trace(span: ReadableSpan) -> int:
     assert span.context is not None
-    return span.context.trace_id
+    return int(span.context.trace_id)
 
 
-def linked(span: ReadableSpan) -> list[int]:
-    return [link.context.span_id for link in span.links]
+def linked(span: ReadableSpan) -> list[tuple[int, int]]:
+    return [(link.context.trace_id, link.context.span_id) for link in span.links]
+
+
+def contexts(*spans: ReadableSpan) -> list[tuple[int, int]]:
+    return [(span.context.trace_id, span.context.span_id) for span in spans if span.context is not None]
+
+
+async def fail_twice(watched: Watched, jobs: int = 1) -> None:
+    """Enqueue jobs whose third attempt completes, and run all attempts."""
+
+    @watched.app.task(max_attempts=3, backoff=Backoff.fixed("0s"))
+    async def sync(job: Job) -> None:
+        if job.attempt < 3:
+            raise ValueError
+
+    for _ in range(jobs):
+        await watched.app.aenqueue("sync")
+    await watched.app.arun_due()
 
 
 @pytest.mark.parametrize("kind", ["loop", "thread"])
@@ -141,7 +162,62 @@ async def test_a_retry_is_a_new_trace_linked_to_the_enqueue_and_the_failure_show
     (second,) = watched.spans("run sync")
     assert second.parent is None
     assert trace(second) != trace(enqueue)
-    assert linked(second) == [enqueue.context.span_id if enqueue.context else 0]
+    assert linked(second) == contexts(enqueue, first)
+    assert [dict(link.attributes or {}) for link in second.links] == [{}, {"holdfast.attempt": 1}]
+
+
+async def test_the_attempt_after_a_late_first_one_has_a_link_for_each_trace_in_which_that_one_may_be(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.integrations.opentelemetry.CHILD_WITHIN", -1.0)  # each job counts as old
+    await fail_twice(watched)
+    (enqueue,), (first, second, third) = watched.spans("enqueue sync"), watched.spans("run sync")
+    ((of_enqueue,), (of_first,)) = contexts(enqueue), contexts(first)
+    assert first.parent is None
+    assert linked(first) == [of_enqueue]
+    assert linked(second) == [of_enqueue, (trace(enqueue), of_first[1]), of_first]
+    assert linked(third) == [of_enqueue, *contexts(second)]
+
+
+@pytest.mark.parametrize("watched", [0.5], indirect=True)
+async def test_a_sampler_of_a_share_of_all_traces_keeps_all_attempts_of_a_job_or_none(watched: Watched) -> None:
+    await fail_twice(watched, jobs=40)
+    kept = watched.spans("enqueue sync")
+    jobs = {dict(span.attributes or {})["messaging.message.id"] for span in kept}
+    runs = [(dict(span.attributes or {})["messaging.message.id"], span) for span in watched.spans("run sync")]
+    assert 0 < len(jobs) < 40
+    assert Counter(job for job, _ in runs) == dict.fromkeys(jobs, 3)
+    known = set(contexts(*kept, *(span for _, span in runs)))
+    assert all(link in known for _, span in runs for link in linked(span))
+
+
+async def test_an_id_generator_that_the_program_has_chosen_stays_and_attempts_have_no_link_to_the_one_before() -> None:
+    class Counted(RandomIdGenerator):
+        last: int = 0
+
+        def generate_span_id(self) -> int:
+            self.last += 1
+            return self.last
+
+    watched = Watched(ids=Counted())
+    await fail_twice(watched)
+    (enqueue,), runs = watched.spans("enqueue sync"), watched.spans("run sync")
+    assert [run.context.span_id for run in runs if run.context] == [2, 3, 4]
+    assert [linked(run) for run in runs] == [[], contexts(enqueue), contexts(enqueue)]
+    watched.tracers.shutdown()
+    watched.meters.shutdown()
+
+
+async def test_the_program_may_choose_its_provider_after_it_has_made_its_app(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", None)
+    watched = Watched(is_global=True)
+    await watched.app.aenqueue("mail")
+    monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", watched.tracers)
+    await fail_twice(watched)
+    (enqueue,), (first, second, _) = watched.spans("enqueue sync"), watched.spans("run sync")
+    assert linked(second) == contexts(enqueue, first)
+    watched.tracers.shutdown()
+    watched.meters.shutdown()
 
 
 async def test_a_child_is_enqueued_within_the_attempt_of_its_parent(watched: Watched) -> None:
@@ -190,6 +266,12 @@ async def test_a_killed_attempt_has_its_span_by_the_worker_that_learns_of_the_re
     assert trace(span) == trace(enqueue)
     (rescues,) = watched.points("holdfast.rescues")
     assert rescues.value == 1
+    await app.arun_due()
+    lost, second = watched.spans("run render")
+    assert lost is span
+    assert second.attributes is not None
+    assert (second.attributes["holdfast.attempt"], second.attributes["holdfast.rescued"]) == (2, True)
+    assert linked(second) == contexts(enqueue, lost)
 
 
 def test_the_instrumentor_reaches_apps_that_are_made_while_it_is_on() -> None:
@@ -253,6 +335,8 @@ async def test_steps_transactions_and_children_are_spans_within_the_attempt(tmp_
     assert (
         parents == [first.context.span_id] * 2 + [first.context.span_id, second.context.span_id] * 2
     )  # a recorded step has none
+    made = contexts(*watched.exporter.get_finished_spans())
+    assert len(set(made)) == len(made)
     weigh, label = watched.spans("job.step")
     assert [dict(span.attributes or {})["holdfast.step"] for span in (weigh, label)] == ["weigh", "label"]
     assert (weigh.status.status_code, label.status.status_code) == (StatusCode.UNSET, StatusCode.ERROR)

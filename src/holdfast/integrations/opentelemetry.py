@@ -35,7 +35,7 @@ try:
         SpanContext,
         SpanKind,
         StatusCode,
-        Tracer,
+        TraceFlags,
         TracerProvider,
         get_tracer,
         set_span_in_context,
@@ -43,6 +43,8 @@ try:
     )
     from opentelemetry.trace import get_current_span as span_of
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    from holdfast.integrations.attempt_ids import SpanIds, follows_jobs, given, ids_of
 except ModuleNotFoundError as missing:
     raise MissingExtra(missing.name or "opentelemetry", "opentelemetry") from missing
 
@@ -80,7 +82,7 @@ def instrument_app(
 
     >>> instrument_app(App("memory://"))
     """
-    telemetry = _Telemetry(app, get_tracer(NAME, tracer_provider=tracer_provider), meter_provider)
+    telemetry = _Telemetry(app, tracer_provider, meter_provider)
     app.around_enqueue(telemetry.enqueue)
     app.around_run(telemetry.run)
     app.on("job.rescued")(telemetry.rescued)
@@ -90,8 +92,9 @@ def instrument_app(
 class _Telemetry:
     """The spans and instruments of one App."""
 
-    def __init__(self, app: App, tracer: Tracer, meters: MeterProvider | None) -> None:
-        self._app, self._tracer, self._clock = app, tracer, SystemClock()
+    def __init__(self, app: App, tracers: TracerProvider | None, meters: MeterProvider | None) -> None:
+        self._app, self._tracers, self._clock = app, tracers, SystemClock()
+        self._tracer, self._follows_jobs = get_tracer(NAME, tracer_provider=tracers), False
         meter = get_meter(NAME, meter_provider=meters)
         self._sent = meter.create_counter("messaging.client.sent.messages", "{message}", "Jobs enqueued.")
         self._consumed = meter.create_counter("messaging.client.consumed.messages", "{message}", "Attempts started.")
@@ -121,7 +124,10 @@ class _Telemetry:
             span.end()
 
     def run(self, job: Job | SyncJob) -> Iterator[None]:
-        """Span an attempt: in the trace of its enqueue if it is the first and soon, else in a new one, with a link to the enqueue."""
+        """Span an attempt: in the trace of its enqueue if it is the first and soon, else in a new one.
+
+        The new one has links to the enqueue and to the attempt before.
+        """
         held = current_job()
         if held is None:
             yield
@@ -157,15 +163,40 @@ class _Telemetry:
         now = self._clock.wall()
         if _is_soon(held.id, held.attempt, now) and (unsampled := _unsampled_parent(headers)) is not None:
             return use_span(unsampled, record_exception=False, set_status_on_exception=False)
-        details: dict[str, Any] = {"messaging.message.id": str(held.id), "holdfast.attempt": held.attempt}
-        return self._tracer.start_as_current_span(
-            f"run {held.task}",
-            kind=SpanKind.CONSUMER,
-            attributes={**labels, **details, "holdfast.rescued": held.crashes > 0, "holdfast.worker": WORKER.get() or ""},
-            record_exception=False,
-            set_status_on_exception=False,
-            **_place(held.id, held.attempt, headers, now),
-        )
+        details: dict[str, Any] = {"holdfast.rescued": held.crashes > 0, "holdfast.worker": WORKER.get() or ""}
+        span = self._start(held.id, held.task, held.attempt, headers, now, attributes={**labels, **details})
+        return use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False)
+
+    def _start(
+        self,
+        job: UUID,
+        task: str,
+        attempt: int,
+        headers: Mapping[str, str],
+        began: float,
+        *,
+        attributes: dict[str, Any],
+        **more: Any,
+    ) -> Span:
+        """Start the span of an attempt where it belongs: below the enqueue, or in a new trace with links."""
+        if not self._follows_jobs:
+            # A program may choose its provider after it has made its App; until then the tracer only stands for the real one.
+            self._tracer = get_tracer(NAME, tracer_provider=self._tracers)
+            self._follows_jobs = follows_jobs(self._tracer)
+        parent = _W3C.extract(headers, Context())
+        enqueue = span_of(parent).get_span_context()
+        is_child = enqueue.is_valid and _is_soon(job, attempt, began)
+        links = [] if is_child else _links(job, attempt, enqueue, began, has_earlier=self._follows_jobs)
+        details: dict[str, Any] = {"messaging.message.id": str(job), "holdfast.attempt": attempt}
+        with given(ids_of(job, attempt, enqueue.trace_id) if self._follows_jobs else None):
+            return self._tracer.start_span(
+                f"run {task}",
+                context=parent if is_child else Context(),
+                kind=SpanKind.CONSUMER,
+                attributes={**attributes, **details},
+                links=links,
+                **more,
+            )
 
     def started(self, event: Event) -> None:
         """Record for how long a job was due when its code began."""
@@ -191,21 +222,22 @@ class _Telemetry:
             return  # it was deleted since, or the store is away: a span is not worth another try
         record = next((each for each in job.attempts if each.attempt == attempt), None)
         began = None if record is None or record.started_at is None else record.started_at.timestamp()
-        span = self._tracer.start_span(
-            f"run {job.task}",
-            kind=SpanKind.CONSUMER,
+        span = self._start(
+            id,
+            job.task,
+            attempt,
+            job.headers,
+            self._clock.wall() if began is None else began,
+            attributes=_of_lost_attempt(job, worker),
             start_time=None if began is None else int(began * 1e9),
-            attributes=_of_lost_attempt(job, attempt, worker),
-            **_place(id, attempt, job.headers, self._clock.wall() if began is None else began),
         )
         span.set_status(StatusCode.ERROR, "the worker's process ended")
         span.end(None if record is None or record.ended_at is None else int(record.ended_at.timestamp() * 1e9))
 
 
-def _of_lost_attempt(job: JobView, attempt: int, worker: str) -> dict[str, Any]:
-    details = {"holdfast.attempt": attempt, "holdfast.worker": worker, "holdfast.outcome": "crashed"}
-    labels = _labels(job.task, job.queue, "run", "process")
-    return {**labels, **details, "messaging.message.id": str(job.id), "error.type": "worker_crashed"}
+def _of_lost_attempt(job: JobView, worker: str) -> dict[str, Any]:
+    details = {"holdfast.worker": worker, "holdfast.outcome": "crashed", "error.type": "worker_crashed"}
+    return {**_labels(job.task, job.queue, "run", "process"), **details}
 
 
 def _labels(task: str, queue: str, name: str, kind: str) -> dict[str, Any]:
@@ -219,15 +251,23 @@ def _labels(task: str, queue: str, name: str, kind: str) -> dict[str, Any]:
     }
 
 
-def _place(job: UUID, attempt: int, headers: Mapping[str, str], now: float) -> dict[str, Any]:
-    """Return where the span of an attempt belongs: below the enqueue, or in a new trace with a link to it."""
-    context = _W3C.extract(headers, Context())
-    carried = span_of(context).get_span_context()
-    if not carried.is_valid:
-        return {"context": Context()}
-    if _is_soon(job, attempt, now):
-        return {"context": context}
-    return {"context": Context(), "links": [Link(carried)]}
+def _links(job: UUID, attempt: int, enqueue: SpanContext, now: float, *, has_earlier: bool) -> list[Link]:
+    """Return links to the enqueue, and to the attempt before if its ids are known."""
+    links = [Link(enqueue)] if enqueue.is_valid else []
+    if has_earlier and attempt > 1:
+        links += [Link(each, {"holdfast.attempt": attempt - 1}) for each in _spans_of_attempt(job, attempt - 1, enqueue, now)]
+    return links
+
+
+def _spans_of_attempt(job: UUID, attempt: int, enqueue: SpanContext, now: float) -> list[SpanContext]:
+    """Return what the span of an earlier attempt may be: two of a first attempt that may have begun before or after ``CHILD_WITHIN``."""
+    ids, found = ids_of(job, attempt, enqueue.trace_id), list[SpanIds]()
+    is_late = attempt > 1 or not enqueue.is_valid
+    if not is_late and enqueue.trace_flags.sampled:
+        found.append(SpanIds(enqueue.trace_id, ids.span_id))
+    if is_late or not _is_soon(job, attempt, now):
+        found.append(ids)
+    return [SpanContext(*each, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED)) for each in found]
 
 
 def _is_soon(job: UUID, attempt: int, now: float) -> bool:
