@@ -138,6 +138,9 @@ async def test_an_enqueue_that_is_not_sampled_gives_the_attempt_its_trace_and_no
     assert watched.exporter.get_finished_spans() == ()
     (consumed,) = watched.points("messaging.client.consumed.messages")
     assert consumed.value == 1
+    ((waited,), (ran,)) = watched.points("holdfast.job.wait.duration"), watched.points("messaging.process.duration")
+    assert (waited.count, ran.count) == (1, 1)
+    assert waited.attributes == ran.attributes == consumed.attributes
 
 
 async def test_a_retry_is_a_new_trace_linked_to_the_enqueue_and_the_failure_shows_no_sensitive_value(watched: Watched) -> None:

@@ -88,6 +88,8 @@ class JobContext:
         self._reporter = reporter
         self._checkpoint = claim.checkpoint
         self._is_cancelled = claim.job.cancel_requested
+        self.waited = claim.waited
+        """For the engine: for how long the job was due when its code began; in a runner, when it was claimed."""
 
     @property
     def id(self) -> UUID:

@@ -283,6 +283,7 @@ class Executor:
     def _begin(self, running: Running) -> None:
         job, now = running.claim.job, self._lease.now()
         running.begun_at, running.waited = now, (waited := running.claim.waited + now - running.claimed_at)
+        running.context.waited = waited
         self._reports.begun(job)
         if self._events.tallies is not None:
             self._events.tallies.waited((job.queue, job.task, waited))
