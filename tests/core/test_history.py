@@ -17,7 +17,7 @@ def minute(at: float, *tasks: TaskMinute, seconds: float = 60.0, slots: int | No
 
 
 MAIL, PAY = (
-    TaskMinute("default", "mail", {"completed": 120, "failed": 6}, (120, 6), (0, 126), 2),
+    TaskMinute("default", "mail", {"completed": 120, "failed": 6}, (120, 6), (0, 126), 2, 3),
     TaskMinute("slow", "pay", {"completed": 60}, (0, 0, 0, 60)),
 )
 
@@ -25,6 +25,7 @@ MAIL, PAY = (
 def test_a_minute_belongs_to_the_step_in_which_its_middle_lies() -> None:
     found = folded([minute(182, MAIL), minute(122, PAY), minute(62.5, MAIL)], NOON, NOON + timedelta(minutes=4), 60.0)
     assert [step.rescued for step in found.steps] == [2, 0, 2, 0]
+    assert [step.retried for step in found.steps] == [0.05, 0.0, 0.05, 0.0]
     assert [step.at for step in found.steps] == [NOON + timedelta(minutes=number) for number in range(4)]
     first, second, _, empty = found.steps
     assert (first.ended, first.rate) == ({"completed": 2.0, "failed": 0.1}, 2.1)

@@ -55,7 +55,10 @@ def minute(worker: str, number: int) -> MinuteNote:
     imports = TaskMinute(
         "imports", "import_catalog", {"completed": 6, "snoozed": 2}, (0, 0, 8), (0,) * 8 + (6,), int(number in (12, 44, 52))
     )
-    tasks = (TaskMinute("default", "sync_orders", {"completed": done, "failed": bad}, wait, (0, 0, done + bad)), imports)
+    tasks = (
+        TaskMinute("default", "sync_orders", {"completed": done, "failed": bad}, wait, (0, 0, done + bad), 0, bad - 4),
+        imports,
+    )
     return MinuteNote(
         id=SystemRandomness().uuid7(),
         worker=worker,

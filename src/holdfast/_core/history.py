@@ -22,13 +22,15 @@ MOST_DELETED: Final = 1_000
 MOST_TASKS: Final = 200
 """The tasks of one row; all further ones are added up as ``other``."""
 COMPLETED: Final = "completed"
+FAILED: Final = ("failed", "crashed", "stalled", "timed_out")
+"""The outcomes of attempts that failed."""
 _BUCKETS: Final = len(SECONDS) + 1
 By = Literal["queue", "task"]
 
 
 class TaskMinute(Struct, frozen=True, array_like=True, gc=False):
     """The attempts of one task in a queue. ``wait`` and ``run``: how many fell into each of the buckets of times, without those that are
-    empty at the end."""
+    empty at the end. ``retried``: the failed ones that did not finish their job."""
 
     queue: str
     task: str
@@ -36,6 +38,7 @@ class TaskMinute(Struct, frozen=True, array_like=True, gc=False):
     wait: tuple[int, ...] = ()
     run: tuple[int, ...] = ()
     rescued: int = 0
+    retried: int = 0
 
 
 class MinuteNote(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -62,8 +65,8 @@ class Minute(Struct, frozen=True, gc=False):
 
 
 class HistoryStep(Struct, frozen=True, kw_only=True):
-    """What happened from ``at`` on. ``ended``: attempts per second, by outcome. ``started``: attempts per second. ``rescued``: how many
-    jobs were taken from workers.
+    """What happened from ``at`` on. ``ended``: attempts per second, by outcome. ``started``: attempts per second. ``retried``: failed
+    attempts per second that did not finish their job. ``rescued``: how many jobs were taken from workers.
 
     Times are in seconds, and ``None`` where nothing ended or started; they are read off buckets, so they are estimates. ``slots`` and
     ``in_use`` are averages over all workers.
@@ -72,6 +75,7 @@ class HistoryStep(Struct, frozen=True, kw_only=True):
     at: datetime
     ended: dict[str, float] = {}
     started: float = 0.0
+    retried: float = 0.0
     rescued: int = 0
     wait_p50: float | None = None
     wait_p99: float | None = None
@@ -110,6 +114,7 @@ class _Sum(Struct):
     wait: list[int] = field(default_factory=lambda: [0] * _BUCKETS)
     run: list[int] = field(default_factory=lambda: [0] * _BUCKETS)
     rescued: int = 0
+    retried: int = 0
     slot_seconds: float = 0.0
     used_seconds: float = 0.0
 
@@ -121,9 +126,10 @@ class _Sum(Struct):
                 if number:
                     mine[bucket] += number
         self.rescued += task.rescued
+        self.retried += task.retried
 
     def join(self, other: "_Sum") -> "_Sum":
-        self.add(TaskMinute("", "", other.outcomes, tuple(other.wait), tuple(other.run), other.rescued))
+        self.add(TaskMinute("", "", other.outcomes, tuple(other.wait), tuple(other.run), other.rescued, other.retried))
         self.slot_seconds += other.slot_seconds
         self.used_seconds += other.used_seconds
         return self
@@ -133,6 +139,7 @@ class _Sum(Struct):
             at=at,
             ended={outcome: number / seconds for outcome, number in sorted(self.outcomes.items())},
             started=sum(self.wait) / seconds,
+            retried=self.retried / seconds,
             rescued=self.rescued,
             wait_p50=quantile(self.wait, 0.5),
             wait_p99=quantile(self.wait, 0.99),
@@ -245,7 +252,7 @@ def bounded(tasks: Mapping[tuple[str, str], TaskMinute]) -> tuple[TaskMinute, ..
     for each in busiest[MOST_TASKS:]:
         rest.setdefault(each.queue, _Sum()).add(each)
     others = (
-        TaskMinute(queue, OTHER, each.outcomes, trimmed(each.wait), trimmed(each.run), each.rescued)
+        TaskMinute(queue, OTHER, each.outcomes, trimmed(each.wait), trimmed(each.run), each.rescued, each.retried)
         for queue, each in rest.items()
     )
     return (*busiest[:MOST_TASKS], *others)

@@ -7,11 +7,10 @@ from typing import Final
 from msgspec import Struct
 
 from holdfast._core.attempt_line import span
-from holdfast._core.history import COMPLETED, History, HistoryStep
+from holdfast._core.history import COMPLETED, FAILED, History, HistoryStep
 
 WIDTH, HEIGHT = 372, 132
 LEFT, RIGHT, TOP, BOTTOM = 38.0, 368.0, 14.0, 112.0
-FAILED: Final = ("failed", "crashed", "stalled", "timed_out")
 MOST_ANCHORS: Final = 60
 _LABELS: Final = 4
 _ROUND: Final = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)

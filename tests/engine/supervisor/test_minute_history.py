@@ -102,6 +102,17 @@ async def test_each_worker_has_one_row_a_minute_with_what_it_sent() -> None:
     assert site.store.calls == 3
 
 
+async def test_failed_attempts_that_did_not_finish_their_job_count_as_retried() -> None:
+    site = Site()
+    attempts = {"completed": 4, "failed": 5, "timed_out": 2, "snoozed": 1}
+    counts = [(("attempts", "default", "t", outcome), number) for outcome, number in attempts.items()]
+    finished = [("jobs_finished", "default", "t", "completed", ""), ("jobs_finished", "default", "t", "failed", "TIMED_OUT")]
+    site.handle.handle(messages.TalliesSent(TallyDelta((*counts, *((each, 1) for each in finished)), ())))
+    await site.history.close()
+    (note,) = await site.notes()
+    assert [task.retried for task in note.tasks] == [6]
+
+
 async def test_what_a_killed_worker_did_is_kept_with_its_rescues() -> None:
     site = Site()
     site.handle.handle(messages.TalliesSent(delta(3)))

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 from msgspec import Struct, field
 
-from holdfast._core.history import MINUTE, MinuteNote, TaskMinute, bounded, trimmed
-from holdfast._core.job import ActiveJob
+from holdfast._core.history import FAILED, MINUTE, MinuteNote, TaskMinute, bounded, trimmed
+from holdfast._core.job import ActiveJob, State
 from holdfast._core.lifecycle import Transition
 from holdfast._core.tallies import Distribution, TallyDelta
 from holdfast._engine.environment import Environment
@@ -31,9 +31,11 @@ class _Task(Struct):
     wait: Distribution = field(default_factory=Distribution.empty)
     run: Distribution = field(default_factory=Distribution.empty)
     rescued: int = 0
+    retried: int = 0
 
     def minute(self, queue: str, task: str) -> TaskMinute:
-        return TaskMinute(queue, task, dict(self.outcomes), trimmed(self.wait.counts), trimmed(self.run.counts), self.rescued)
+        wait, run = trimmed(self.wait.counts), trimmed(self.run.counts)
+        return TaskMinute(queue, task, dict(self.outcomes), wait, run, self.rescued, max(self.retried, 0))
 
 
 class _Worker(Struct):
@@ -62,7 +64,7 @@ class MinuteHistory:
         return self._environment is not None
 
     def add(self, worker: str, delta: TallyDelta) -> None:
-        """Add what a worker has counted."""
+        """Add what a worker has counted. A failed attempt that did not finish its job counts as retried."""
         if self._environment is None:
             return
         tasks = self._open[worker].tasks
@@ -70,6 +72,9 @@ class MinuteHistory:
             if metric == "attempts":
                 queue, task, outcome = labels
                 tasks[queue, task].outcomes[outcome] += number
+                tasks[queue, task].retried += number if outcome in FAILED else 0
+            elif metric == "jobs_finished" and labels[2] == State.FAILED:
+                tasks[labels[0], labels[1]].retried -= number
         for (metric, *labels), spread in delta.spreads:
             if metric == "attempt_duration_seconds":
                 tasks[labels[0], labels[1]].run.add(spread)

@@ -20,8 +20,8 @@ NAMES: Final[Mapping[str, str]] = {"1h": "hour", "6h": "6 hours", "24h": "24 hou
 SHORT: Final = "15m"
 """The time of the figures of each queue."""
 HEADS: Final = (
-    *("from", "completed /s", "failed /s", "other /s", "rescued", "wait median", "wait p99", "run median", "run p99"),
-    *("slots in use", "slots"),
+    *("from", "completed /s", "failed /s", "retried /s", "other /s", "rescued"),
+    *("wait median", "wait p99", "run median", "run p99", "slots in use", "slots"),
 )
 
 _read: "WeakKeyDictionary[App, dict[tuple[str, str, By | None], History]]" = WeakKeyDictionary()
@@ -73,7 +73,8 @@ _UNKNOWN: Final = "This store keeps no history, so there are no charts."
 def _flow(history: History, name: str) -> dict[str, str]:
     """Return the rates of the last step, and what came back during the whole time."""
     last, total = history.steps[-1], history.total
-    back = [f"{per_second(rate)} /s {word}" for word in ("snoozed", "released") if (rate := total.ended.get(word, 0.0))]
+    rates = {"retried": total.retried} | {word: total.ended.get(word, 0.0) for word in ("snoozed", "released")}
+    back = [f"{per_second(rate)} /s {word}" for word, rate in rates.items() if rate]
     return {
         "started": f"{per_second(last.started)} /s",
         "ended": f"{per_second(last.rate)} /s",
@@ -89,6 +90,7 @@ def figures(step: HistoryStep) -> Sequence[str]:
         f"{step.at:%H:%M}",
         per_second(step.ended.get(COMPLETED, 0.0)),
         per_second(charts.failed(step)),
+        per_second(step.retried),
         per_second(charts.others(step)),
         f"{step.rescued:,}",
         *("–" if each is None else span(each) for each in times),
