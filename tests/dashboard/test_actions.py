@@ -71,9 +71,9 @@ class Person:
         return asyncio.run(self.asend(page, **typed))
 
     def buttons(self, path: str) -> dict[str, str]:
-        """Return the actions that a page offers."""
+        """Return the actions that a page offers beside those on ticked jobs."""
         links = Elements(self.open(path).body).links()
-        found = [link.removeprefix(self._root) for link in links if "/actions/" in link]
+        found = [link.removeprefix(self._root) for link in links if "/actions/" in link and "/selected/" not in link]
         return {link.split("?")[0].removeprefix("/actions/"): link for link in found}
 
     def _kept(self, reply: Reply) -> Reply:

@@ -13,11 +13,12 @@ from holdfast._engine.operators.operators import id_of
 from holdfast._engine.store_defaults import WAITING
 from holdfast.dashboard.actions import EFFECTS, OFFERED, REASONED, TYPED_ABOVE
 from holdfast.dashboard.enqueuing import enqueue, enqueue_form
+from holdfast.dashboard.selecting import chosen_in, fields, in_words
 from holdfast.dashboard.views.job import reveal_page
-from holdfast.dashboard.views.page import Page, jobs_where
+from holdfast.dashboard.views.page import Page, jobs_where, message
 from holdfast.dashboard.words import number, short
 from holdfast.errors import ConfigurationError
-from holdfast.http.bulk import bulk_of
+from holdfast.http.bulk import bulk_of, steer_of
 from holdfast.http.changes import MOST_REASON, Change, make
 from holdfast.http.identity import Identity
 from holdfast.http.job_verbs import VERBS, reschedule, steered
@@ -31,7 +32,9 @@ from holdfast.http.selectors import require_readable, selector_in, where_of
 from holdfast.http.verbs import Verbs
 
 FORM_BYTES: Final = 64 * 1024
-KINDS: Final = ("job", "jobs", "task", "queue", "schedule", "workflow", "worker", "rows", "operation")
+MANY: Final = ("jobs", "selected")
+"""Actions on many jobs: on all that match, and on those that are ticked."""
+KINDS: Final = ("job", *MANY, "task", "queue", "schedule", "workflow", "worker", "rows", "operation")
 _OWN: Final = frozenset(("token", "reason", "typed", "counted", "delay", "name", "up_to"))
 """The fields of a form that are not conditions of a selector."""
 
@@ -40,37 +43,49 @@ class Wanted:
     """An action as a form asks for it. ``bulk``: what it is for, if it is for all jobs that match."""
 
     def __init__(self, kind: str, action: str, given: Mapping[str, str], identity: Identity, may: Collection[Action]) -> None:
-        about = "job" if kind == "jobs" else kind
+        about = "job" if kind in MANY else kind
         is_known = kind in KINDS and action in set(Action) and (about, Action(action)) in EFFECTS
-        if not is_known or (kind == "jobs" and action not in OFFERED):
+        if not is_known or (kind in MANY and action not in OFFERED):
             raise ApiError(404, "no_such_action", f"there is no action {action!r} for {kind!r}", "go back to the page before")
         self.kind, self.action, self.given, self.identity, self.may = kind, Action(action), given, identity, may
         self.effect, self.name = EFFECTS[about, self.action], given.get("name", "")
         self.delay = given.get("delay", "").strip()
-        if kind not in ("jobs", "task") and not self.name:
+        if kind not in (*MANY, "task") and not self.name:
             raise ConfigurationError(["name: it is missing in the address"])
 
     @property
     def target(self) -> str:
         """The path of what it is about, as the API has it."""
-        return "/jobs" if self.kind in ("jobs", "task") else f"/{_folder(self.kind)}/{self.name}"
+        return "/jobs" if self.kind in (*MANY, "task") else f"/{_folder(self.kind)}/{self.name}"
 
     def change(self) -> Change:
         """Return the change, with the reason that the person gave."""
         reason = self.given.get("reason", "").strip()[:MOST_REASON]
         return Change(action=self.action, target=self.target, by=self.identity.name, reason=reason, via="dashboard")
 
-    def bulk(self) -> Bulk:
-        """Return the action on all jobs that match. Raises ``ConfigurationError`` for conditions that cannot be read."""
+    def bulk(self, *, is_counted: bool = False) -> Bulk:
+        """Return the action on many jobs; ``is_counted``: to count them, without the delay that a person typed.
+
+        Raises ``ConfigurationError`` for conditions that cannot be read.
+        """
+        delay = ("0s" if is_counted else self.delay or "0s") if self.action is Action.RESCHEDULE else None
+        if self.kind == "selected":
+            return Bulk.of_chosen(steer_of(self.action, delay), chosen_in(self.given), self._up_to())
         conditions = {name: value for name, value in self.given.items() if name not in _OWN and value}
         conditions = {"error_key" if name == "error" else name: value for name, value in conditions.items()}
+        up_to = self._up_to()
         try:
-            up_to = datetime.fromisoformat(self.given.get("up_to", ""))
             where = where_of(selector_in(conditions), up_to, must_choose=True)
         except (ValidationError, ValueError) as error:
             raise ConfigurationError([f"the address cannot be read: {error}"]) from None
         require_readable(where, self.may)
-        return bulk_of(self.action, where, self.delay or "0s" if self.action is Action.RESCHEDULE else None, None)
+        return bulk_of(self.action, where, delay, None)
+
+    def _up_to(self) -> datetime:
+        try:
+            return datetime.fromisoformat(self.given.get("up_to", ""))
+        except ValueError as error:
+            raise ConfigurationError([f"the address cannot be read: {error}"]) from None
 
 
 class Acting:
@@ -83,6 +98,9 @@ class Acting:
         """Return the page that states what an action will do."""
         if wanted.kind == "task":
             return enqueue_form(self._managed, wanted.given)
+        chosen = chosen_in(wanted.given) if wanted.kind == "selected" else {}
+        if wanted.kind == "selected" and not chosen:
+            return message("No job is selected", "Go back to the list, tick jobs, and choose the action again.", status=400)
         jobs, about, back = await self._about(wanted)
         hidden = [
             (name, value) for name, value in wanted.given.items() if name not in ("token", "reason", "typed", "counted", "delay")
@@ -91,6 +109,8 @@ class Acting:
         values = {
             "path": f"/actions/{wanted.kind}/{wanted.action}",
             "about": about,
+            "seen": in_words(chosen, wanted.action) if chosen else "",
+            "jobs": [(str(job), short(job)) for job in chosen],
             "effect": wanted.effect.text,
             "undo": wanted.effect.undo,
             "hidden": [*hidden, ("counted", str(jobs))],
@@ -129,10 +149,15 @@ class Acting:
         name = wanted.name
         match wanted.kind:
             case "jobs":
-                jobs, is_all = await count(self._managed.client, wanted.bulk())
+                jobs, is_all = await count(self._managed.client, wanted.bulk(is_counted=True))
                 words = f"{'' if is_all else 'more than '}{number(jobs)} {'job' if jobs == 1 else 'jobs'}"
                 conditions = {key: value for key, value in wanted.given.items() if key not in _OWN}
                 return jobs, f"{words} with {_words(conditions)}", jobs_where(**conditions)
+            case "selected":
+                jobs, _ = await count(self._managed.client, wanted.bulk(is_counted=True))
+                states = {*chosen_in(wanted.given).values()}
+                back = jobs_where(state=min(states)) if len(states) == 1 else "/jobs"
+                return jobs, f"{jobs} selected {'job' if jobs == 1 else 'jobs'}", back
             case "job":
                 record = await self._managed.record(id_of(name))
                 return 1, f"{record.task} {short(record.id)}, which is {record.state}", f"/jobs/{record.id}"
@@ -160,7 +185,7 @@ class Acting:
         if wanted.action is Action.REVEAL:
             job = id_of(name)
             return reveal_page(job, await make(change, lambda: revealed(self._managed, job)))
-        if wanted.kind == "jobs":
+        if wanted.kind in MANY:
             bulk = wanted.bulk()
             begun = self._operations.start(change, bulk, await count(self._managed.client, bulk))
             return f"/operations/{begun.id}"
@@ -220,6 +245,6 @@ async def form_of(request: Request) -> dict[str, str]:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
         raise ApiError(415, "not_a_form", "the body is not a form", "send it from the page")
     try:
-        return dict(parse_qsl((await read_body(request, FORM_BYTES)).decode(), keep_blank_values=True, max_num_fields=100))
+        return fields(parse_qsl((await read_body(request, FORM_BYTES)).decode(), keep_blank_values=True, max_num_fields=100))
     except (BodyTooLarge, ValueError):
         raise ApiError(413, "too_large", "the form is too large", "shorten its reason") from None

@@ -30,6 +30,7 @@ try:
     from starlette.types import Message, Receive, Scope, Send
 
     from holdfast.dashboard.acting import Acting, Wanted, form_of
+    from holdfast.dashboard.selecting import fields
     from holdfast.dashboard.shared_readings import SharedReadings
     from holdfast.dashboard.views import lists, one
     from holdfast.dashboard.views.audit import audit
@@ -259,7 +260,7 @@ class Dashboard:
 
     async def _confirm(self, request: Request, identity: Identity) -> Response:
         async def view(_: Asked) -> Page:
-            return await self._acting.confirmation(self._wanted(request, identity, request.query_params))
+            return await self._acting.confirmation(self._wanted(request, identity, fields(request.query_params.multi_items())))
 
         return self._rendered(request, await self._read(self._asked(request, identity), view))
 

@@ -5,10 +5,10 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from holdfast._core.requests import Steer, SteerVerb
+from holdfast._core.requests import Steer
 from holdfast.http.changes import Change, Reason
 from holdfast.http.job_resources import READING
-from holdfast.http.job_verbs import reschedule
+from holdfast.http.job_verbs import VERBS, reschedule
 from holdfast.http.managed import Managed
 from holdfast.http.openapi import PREFIX
 from holdfast.http.operation import Call, Operation, Reply
@@ -128,10 +128,16 @@ class BulkActions:
 
 def bulk_of(action: Action, where: Any, delay: float | str | None, run_at: datetime | None, *, is_fresh: bool = False) -> Bulk:
     """Return an action on many jobs. Raises ``ConfigurationError`` for options that do not fit it."""
+    return Bulk.of(action, steer_of(action, delay, run_at, is_fresh=is_fresh), where)
+
+
+def steer_of(
+    action: Action, delay: float | str | None = None, run_at: datetime | None = None, *, is_fresh: bool = False
+) -> Steer:
+    """Return the verb of an action on many jobs. Raises ``ConfigurationError`` for options that do not fit it."""
     if action is Action.RESCHEDULE:
-        return Bulk.of(action, reschedule(delay, run_at), where)
-    verb = {Action.CANCEL: SteerVerb.CANCEL, Action.RETRY: SteerVerb.REOPEN, Action.DELETE: SteerVerb.DELETE}[action]
-    return Bulk.of(action, Steer(verb, is_fresh=is_fresh), where)
+        return reschedule(delay, run_at)
+    return Steer(VERBS[action], is_fresh=is_fresh)
 
 
 async def act(managed: Managed, operations: Operations, change: Change, bulk: Bulk) -> Tally | OperationProgress:

@@ -1,7 +1,7 @@
 """Actions on many jobs: a batch at a time, with progress, until all are done or a person stops them."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -11,8 +11,9 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from holdfast._core.job import State
-from holdfast._core.requests import FITTING, MEANT, Steer, SteerVerb
+from holdfast._core.requests import FITTING, MEANT, JobFilter, Steer, SteerVerb
 from holdfast._core.text import json_text, printable
+from holdfast._engine.client.acting import named
 from holdfast._engine.client.client import ACTIONS, BATCH, Client
 from holdfast._engine.error_text import described
 from holdfast._engine.operators.where import Where, selector_of
@@ -43,7 +44,7 @@ class Phase(StrEnum):
 class Tally(Struct, frozen=True):
     """What an action has done. ``jobs``: those it looked at. ``refused``: those among them that had moved on, or that it does not fit.
 
-    ``states``: the jobs by the state they are in now; ``deleted``: those that are no more.
+    ``states``: the jobs by the state they are in now; ``deleted``: those that it deleted; ``unknown``: those that were gone.
     """
 
     jobs: int = 0
@@ -74,11 +75,15 @@ class OperationProgress(Struct, frozen=True, kw_only=True):
 
 
 class Bulk(Struct, frozen=True, kw_only=True):
-    """An action on all jobs that match. ``states``: where it looks if the conditions name no state."""
+    """An action on all jobs that match. ``states``: where it looks if the conditions name no state.
+
+    ``chosen``: only these jobs, each in the state in which a person saw it.
+    """
 
     how: Steer
     where: Where
     states: tuple[State, ...] = ()
+    chosen: Mapping[UUID, State] | None = None
 
     @classmethod
     def of(cls, action: Action, how: Steer, where: Where) -> "Bulk":
@@ -91,8 +96,25 @@ class Bulk(Struct, frozen=True, kw_only=True):
             where = structs.replace(where, state=State.FAILED) if where.reason is None else where
         return cls(how=how, where=where, states=tuple(state for state in State if state in _LOOKED_AT[how.verb]))
 
+    @classmethod
+    def of_chosen(cls, how: Steer, jobs: Mapping[UUID, State], up_to: datetime) -> "Bulk":
+        """Return an action on jobs that a person chose when they looked at ``up_to``. Raises ``ConfigurationError`` without a job."""
+        if not jobs:
+            raise ConfigurationError(["selected jobs: there is none"])
+        states = tuple(state for state in State if state in _LOOKED_AT[how.verb])
+        return cls(how=how, where=Where(up_to=up_to), states=states, chosen=jobs)
+
+    def groups(self) -> list[tuple[Where, list[UUID]]]:
+        """Return the chosen jobs by the conditions that each must meet: it is in the state as before, or if it is to end, unfinished."""
+        found = defaultdict[State | tuple[State, ...], list[UUID]](list)
+        for job, state in (self.chosen or {}).items():
+            found[self.states if self.how.verb is SteerVerb.CANCEL else state].append(job)
+        return [(structs.replace(self.where, state=state), jobs) for state, jobs in found.items()]
+
     def parts(self) -> list[Where]:
         """Return the conditions for each state that it looks at."""
+        if self.chosen is not None:
+            return []
         if self.where.state is not None or not self.states:
             return [self.where]
         return [structs.replace(self.where, state=state) for state in self.states]
@@ -107,6 +129,15 @@ _LOOKED_AT: Final[Mapping[SteerVerb, frozenset[State]]] = {
 }
 
 
+def fits(verb: SteerVerb, state: State) -> bool:
+    """Return whether a verb changes jobs in this state.
+
+    >>> fits(SteerVerb.CANCEL, State.RUNNING), fits(SteerVerb.CANCEL, State.CANCELLED)
+    (True, False)
+    """
+    return state in (_LOOKED_AT[verb] or FITTING[verb])
+
+
 class Count(NamedTuple):
     """How many jobs match and fit; with ``is_all=False``, there are more."""
 
@@ -116,7 +147,7 @@ class Count(NamedTuple):
 
 async def count(client: Client, bulk: Bulk, most: int = MOST_COUNTED) -> Count:
     """Count the jobs that match and fit, as far as that takes no longer than a person waits."""
-    found = 0
+    found = sum(fits(bulk.how.verb, state) for state in (bulk.chosen or {}).values())
     try:
         async with asyncio.timeout(LONGEST_COUNT):
             async for some in _counted(client, bulk):
@@ -151,9 +182,8 @@ class Operations:
 
         async def act() -> Tally:
             done = Tally()
-            for where in bulk.parts():
-                async for some in self._batches(bulk.how, where):
-                    done = done.plus(some)
+            async for some in self._tallies(bulk):
+                done = done.plus(some)
             self._report(bulk.how.verb, done)
             return done
 
@@ -205,11 +235,10 @@ class Operations:
 
     async def _run(self, operation: str, bulk: Bulk) -> None:
         try:
-            for where in bulk.parts():
-                async for some in self._batches(bulk.how, where):
-                    self._set(operation, done=self._known[operation].done.plus(some))
-                    if self._known[operation].phase is not Phase.RUNNING:
-                        return
+            async for some in self._tallies(bulk):
+                self._set(operation, done=self._known[operation].done.plus(some))
+                if self._known[operation].phase is not Phase.RUNNING:
+                    return
             self._set(operation, phase=Phase.COMPLETED)
         except Exception as error:  # any: the operation reports why it ended
             self._set(operation, phase=Phase.FAILED, error=printable(described(error)))
@@ -217,17 +246,27 @@ class Operations:
             self._set(operation, ended_at=self._connect().now())
             self._report(bulk.how.verb, self._known[operation].done)
 
+    async def _tallies(self, bulk: Bulk) -> AsyncIterator[Tally]:
+        """Do it, and return what was done, a batch at a time."""
+        for where, ids in bulk.groups():
+            yield await self._write(bulk.how, ids, where.filter(None))
+        for where in bulk.parts():
+            async for some in self._batches(bulk.how, where):
+                yield some
+
     async def _batches(self, how: Steer, where: Where) -> AsyncIterator[Tally]:
         """Apply the verb to a page of the jobs that match at a time, newest first: to those that still do when they are written."""
         client, which = self._connect(), structs.replace(where.filter(None), limit=BATCH)
         while page := await client.page(which):
-            ids = [job.id for job in page]
-            by = client.note(ACTIONS[how.verb], {})
-            answer = await client.steer(how, ids, structs.replace(which, before=None), by=by)
-            yield _tally(how.verb, ids, answer.states, answer.left)
+            yield await self._write(how, [job.id for job in page], structs.replace(which, before=None))
             if len(page) < which.limit:
                 return
             which = structs.replace(which, before=page[-1].id)
+
+    async def _write(self, how: Steer, ids: Sequence[UUID], which: JobFilter) -> Tally:
+        client = self._connect()
+        answer = await client.steer(how, ids, which, by=client.note(ACTIONS[how.verb], {}))
+        return _tally(how.verb, ids, answer.states, answer.left)
 
     def _set(self, operation: str, **changed: object) -> None:
         self._known[operation] = structs.replace(self._known[operation], **changed)
@@ -237,10 +276,11 @@ class Operations:
 
 
 def _selector(bulk: Bulk) -> str:
-    return json_text(selector_of(bulk.where, None))
+    return json_text(selector_of(bulk.where, None) if bulk.chosen is None else named([*bulk.chosen]))
 
 
 def _tally(verb: SteerVerb, ids: Sequence[UUID], states: Mapping[UUID, State], left: frozenset[UUID]) -> Tally:
-    refused = sum(job in left or (job in states and states[job] not in MEANT[verb]) for job in ids)
-    now = Counter(states[job].value if job in states else "deleted" for job in ids)
+    is_deleting = verb is SteerVerb.DELETE
+    refused = sum(job in left or (states[job] not in MEANT[verb] if job in states else not is_deleting) for job in ids)
+    now = Counter(states[job].value if job in states else "deleted" if is_deleting else "unknown" for job in ids)
     return Tally(len(ids), len(ids) - refused, refused, dict(now))

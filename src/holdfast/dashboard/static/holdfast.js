@@ -60,6 +60,7 @@ function replace(main, html) {
 }
 
 function isTyped(node) {
+  if (node.type === "checkbox") return node.checked !== node.defaultChecked;
   if (node instanceof HTMLSelectElement) return [...node.options].some((each) => each.selected !== each.defaultSelected);
   return (node instanceof HTMLInputElement || node instanceof HTMLTextAreaElement) && node.value !== node.defaultValue;
 }
@@ -136,8 +137,31 @@ function move(step) {
   next?.querySelector("a").focus();
 }
 
+function boxOf(row) {
+  return row.querySelector(".tick input");
+}
+
 function select() {
-  document.querySelector("tr.cur[id]")?.classList.toggle("sel");
+  const row = document.activeElement.closest("tr[id]") ?? document.querySelector("tr.cur[id]");
+  if (!row) return;
+  const box = boxOf(row);
+  row.classList.toggle("sel");
+  if (box) box.checked = row.classList.contains("sel");
+  showSelected();
+}
+
+function tick({ target }) {
+  if (!target.matches(".tick input")) return;
+  const rows = target.closest(".all") ? document.querySelectorAll("main tbody tr[id]") : [target.closest("tr")];
+  for (const row of rows) boxOf(row).checked = target.checked;
+  showTicks();
+}
+
+// The boxes are the selection: a browser may have kept them from before, and what is ticked is sent.
+function showTicks() {
+  for (const row of document.querySelectorAll("main tbody tr[id]")) {
+    if (boxOf(row)) row.classList.toggle("sel", boxOf(row).checked);
+  }
   showSelected();
 }
 
@@ -145,9 +169,27 @@ function showSelected() {
   const line = document.querySelector(".selected");
   if (!line) return;
   const ids = [...document.querySelectorAll("tr.sel")].map((row) => row.id.slice(1));
+  showBulk(ids.length, document.querySelectorAll("main tbody tr[id]").length);
   line.hidden = ids.length === 0;
   line.firstElementChild.textContent = `${ids.length} selected, for a command:`;
   line.lastElementChild.textContent = ids.join(" ");
+}
+
+function showBulk(count, rows) {
+  const bulk = document.querySelector(".bulk");
+  if (!bulk) return;
+  bulk.classList.toggle("on", count > 0);
+  bulk.firstElementChild.textContent = count ? `${count} selected:` : "Selected jobs:";
+  for (const button of bulk.querySelectorAll("button")) button.disabled = count === 0;
+  const all = document.querySelector(".all");
+  all.hidden = false;
+  all.firstElementChild.checked = count > 0 && count === rows;
+  all.firstElementChild.indeterminate = count > 0 && count < rows;
+}
+
+function focusAction() {
+  const selected = document.querySelector(".bulk button:enabled");
+  (selected ?? document.querySelector("tr.cur a.btn, .acts a, .head a.btn, main form button:enabled"))?.focus();
 }
 
 const KEYS = {
@@ -155,7 +197,7 @@ const KEYS = {
   j: () => move(1),
   k: () => move(-1),
   x: select,
-  ".": () => document.querySelector("tr.cur a.btn, .acts a, .head a.btn, main form button")?.focus(),
+  ".": focusAction,
   p: () => {
     isPaused = !isPaused;
     showLive();
@@ -170,7 +212,7 @@ const KEYS = {
 function press(event) {
   if (event.key === "Escape") return document.querySelector(".help")?.remove();
   if (!areKeysOn() || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target.matches("input, select, textarea")) return;
+  if (event.target.matches("input:not([type=checkbox]), select, textarea")) return;
   const page = isAfterG ? PAGES[event.key] : undefined;
   isAfterG = event.key === "g";
   if (page) return location.assign(root + page);
@@ -186,6 +228,8 @@ keys.addEventListener("click", toggleHelp);
 document.querySelector(".rail .foot").append(document.createElement("br"), keys);
 document.addEventListener("keydown", press);
 document.addEventListener("click", showNewer);
+document.addEventListener("change", tick);
+addEventListener("pageshow", showTicks);
 document.addEventListener("visibilitychange", connect);
 setInterval(() => {
   if (!isChanged || isPaused) return;
