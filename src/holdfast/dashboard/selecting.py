@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from holdfast._core.job import State
 from holdfast._core.view import JobView
-from holdfast.dashboard.actions import EFFECTS, OFFERED, Button, job_actions
+from holdfast.dashboard.actions import EFFECTS, OFFERED, job_actions
 from holdfast.dashboard.words import TABS, short
 from holdfast.errors import ConfigurationError
 from holdfast.http.job_verbs import VERBS
@@ -32,6 +32,14 @@ class Tick(Struct, frozen=True):
     def of(cls, job: JobView) -> "Tick":
         """Return the checkbox of a job."""
         return cls(f"{job.id}:{job.state}", f"Select {job.task} {short(job.id)}")
+
+
+class Choice(Struct, frozen=True):
+    """An action on ticked jobs. ``link``: where a form sends them. ``fits``: the states of jobs on the page that it changes."""
+
+    name: str
+    link: str
+    fits: Sequence[str]
 
 
 def fields(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -60,10 +68,11 @@ def chosen_in(given: Mapping[str, str]) -> dict[UUID, State]:
     return found
 
 
-def buttons_for(jobs: Sequence[JobView], may: frozenset[Action]) -> list[Button]:
-    """Return the actions that fit at least one of the jobs; a form sends the ticked jobs with them."""
-    fitting = {action for state in {job.state for job in jobs} for action in job_actions(state, may)}
-    return [Button(EFFECTS["job", action].name, f"/actions/selected/{action}") for action in OFFERED if action in fitting]
+def choices(jobs: Sequence[JobView], may: frozenset[Action]) -> list[Choice]:
+    """Return the actions that fit at least one of the jobs."""
+    fitting = {state: job_actions(state, may) for state in TABS if any(job.state is state for job in jobs)}
+    found = {action: [state.value for state, actions in fitting.items() if action in actions] for action in OFFERED}
+    return [Choice(EFFECTS["job", each].name, f"/actions/selected/{each}", states) for each, states in found.items() if states]
 
 
 def in_words(chosen: Mapping[UUID, State], action: Action) -> str:

@@ -54,13 +54,18 @@ function replace(main, html) {
   const next = new DOMParser().parseFromString(html, "text/html").getElementById("main");
   if (!next || isPaused || isInUse(main)) return;
   holdRows(main, next);
-  const callbacks = { beforeNodeMorphed: (node) => !isTyped(node), beforeAttributeUpdated: isOfServer };
+  const callbacks = { beforeNodeMorphed: isUntouched, beforeAttributeUpdated: isOfServer };
   Idiomorph.morph(main, next, { morphStyle: "outerHTML", ignoreActiveValue: true, restoreFocus: true, callbacks });
   showSelected();
 }
 
+function isUntouched(node, next) {
+  if (node.type !== "checkbox" || next.type !== "checkbox") return !isTyped(node);
+  node.value = next.value; // a box that stays ticked has the state that its row shows
+  return node.checked === node.defaultChecked;
+}
+
 function isTyped(node) {
-  if (node.type === "checkbox") return node.checked !== node.defaultChecked;
   if (node instanceof HTMLSelectElement) return [...node.options].some((each) => each.selected !== each.defaultSelected);
   return (node instanceof HTMLInputElement || node instanceof HTMLTextAreaElement) && node.value !== node.defaultValue;
 }
@@ -168,23 +173,30 @@ function showTicks() {
 function showSelected() {
   const line = document.querySelector(".selected");
   if (!line) return;
-  const ids = [...document.querySelectorAll("tr.sel")].map((row) => row.id.slice(1));
-  showBulk(ids.length, document.querySelectorAll("main tbody tr[id]").length);
+  const rows = [...document.querySelectorAll("tr.sel")];
+  const ids = rows.map((row) => row.id.slice(1));
+  showBulk(rows);
   line.hidden = ids.length === 0;
   line.firstElementChild.textContent = `${ids.length} selected, for a command:`;
   line.lastElementChild.textContent = ids.join(" ");
 }
 
-function showBulk(count, rows) {
+function showBulk(rows) {
   const bulk = document.querySelector(".bulk");
   if (!bulk) return;
+  const count = rows.length;
+  const states = rows.map((row) => boxOf(row).value.split(":")[1]);
+  const isWhole = count === document.querySelectorAll("main tbody tr[id]").length;
   bulk.classList.toggle("on", count > 0);
   bulk.firstElementChild.textContent = count ? `${count} selected:` : "Selected jobs:";
-  for (const button of bulk.querySelectorAll("button")) button.disabled = count === 0;
+  for (const button of bulk.querySelectorAll("button")) {
+    const fits = button.dataset.fits.split(" ");
+    button.disabled = !states.some((state) => fits.includes(state));
+  }
   const all = document.querySelector(".all");
   all.hidden = false;
-  all.firstElementChild.checked = count > 0 && count === rows;
-  all.firstElementChild.indeterminate = count > 0 && count < rows;
+  all.firstElementChild.checked = count > 0 && isWhole;
+  all.firstElementChild.indeterminate = count > 0 && !isWhole;
 }
 
 function focusAction() {

@@ -16,7 +16,7 @@ from holdfast._core.view import JobView
 from holdfast._engine.operators.looking import MOST_LOOKED, alook
 from holdfast._engine.operators.where import Where
 from holdfast.dashboard.actions import EFFECTS, Button, job_actions, link_to
-from holdfast.dashboard.selecting import MOST_SELECTED, Tick, buttons_for
+from holdfast.dashboard.selecting import MOST_SELECTED, Tick, choices
 from holdfast.dashboard.views.page import Asked, Cell, Page, columns, figure, job, jobs_where, state, text, when
 from holdfast.dashboard.words import FAMILIES, TABS, moment, number, took
 from holdfast.errors import ConfigurationError, InvalidCursor
@@ -57,7 +57,7 @@ async def jobs(asked: Asked) -> Page:
         "is_filtered": bool(chosen.keys() - {"state"}),
         "command": command(exact),
         "buttons": _buttons(exact, asked) if found else [],
-        "selected": (selected := buttons_for(found, asked.may)),
+        "selected": (selected := choices(found, asked.may)),
         "ticks": [Tick.of(each) for each in found] if selected else [],
         "up_to": asked.now.isoformat(),
         "columns": columns("state", "job", "queue", "why or progress", "tries#", "ran#", "worker", "when#"),
