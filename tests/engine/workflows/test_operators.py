@@ -102,6 +102,9 @@ def test_workflows_are_steered_by_their_ids_and_each_verb_is_an_event() -> None:
     at.app.run_due()
     assert at.app.workflows.retry(handle.id, from_="check") is State.BLOCKED
     assert at.app.run_due() == 2
+    recorded = [(each.action, each.count, each.selector) for each in reversed(at.app.audit.list())]
+    actions = ("pause", "resume", "cancel", "retry", "retry")
+    assert recorded == [(f"workflow.{action}", 1, f'{{"workflow":"{handle.id}"}}') for action in actions]
     assert at.fields("workflow.paused") == [{"workflow": handle.id}]
     assert at.fields("job.reopened") == [{"job": handle.id, "state": "blocked"}] * 2
     assert at.fields("job.cancel_requested") == [{"job": handle.id, "state": "cancelled"}]
@@ -132,6 +135,8 @@ def test_damaged_workflows_are_repaired_all_at_once_or_one_by_one() -> None:
     assert len(at.app.workflows.recover_stuck().repairs) == 24
     assert at.app.workflows.recover_stuck().repairs == ()
     assert len(at.fields("workflow.repaired")) == 25
+    recorded = [(each.count, each.selector) for each in at.app.audit.list(action="workflow.recover")]
+    assert recorded == [(0, '{"all":true}'), (24, '{"all":true}'), (1, f'{{"workflow":"{handles[3].id}"}}')]
 
 
 @pytest.mark.parametrize(("only", "repaired"), [(None, 0), (["workflows"], 1), (["claimed"], 0)])

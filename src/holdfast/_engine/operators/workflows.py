@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
-from holdfast._core.job import State
+from holdfast._core.job import PLACE_OF, Place, State
+from holdfast._core.requests import JobFilter, Steer, SteerVerb
 from holdfast._core.view import JobView
 from holdfast._core.workflow import Revived
 from holdfast._core.workflow_view import WorkflowView
-from holdfast._engine.client.client import Client
+from holdfast._engine.client.client import ACTIONS, Client
 from holdfast._engine.operators.operators import Id, Where, id_of
 from holdfast._engine.workflows.handle import ResumeFailed, WorkflowHandle
 from holdfast.sync import blocking
@@ -65,11 +67,16 @@ class Workflows:
 
     async def acancel(self, workflow: Id) -> State:
         """End all nodes that wait, and ask those that run to end; return the workflow's state."""
-        return await self._handle(workflow).acancel()
+        handle = self._handle(workflow)
+        return await self._recorded(handle.id, Steer(SteerVerb.CANCEL)) or await handle.acancel()
 
     async def aretry(self, workflow: Id, from_: str | None = None, *, fresh: bool = False) -> State:
         """Run again what did not complete, as ``handle.retry`` does; return the workflow's state."""
-        return await self._handle(workflow).aretry(from_, fresh=fresh)
+        handle = self._handle(workflow)
+        state = await self._recorded(handle.id, Steer(SteerVerb.REOPEN, is_fresh=fresh)) if from_ is None else None
+        if state is None or PLACE_OF[state] is Place.FINISHED:
+            return await handle.aretry(from_, fresh=fresh)  # which names who has its unique key
+        return state
 
     async def arecover_stuck(self, workflow: Id | None = None, *, dry_run: bool = False) -> Revived:
         """Repair now what supervisors repair gradually, in all unfinished workflows or in one; return what was wrong.
@@ -80,7 +87,12 @@ class Workflows:
         >>> app.workflows.recover_stuck(dry_run=True).repairs  # doctest: +SKIP
         ()
         """
-        return await self._connect().revive(None if workflow is None else id_of(workflow), dry_run=dry_run)
+        flow, client = None if workflow is None else id_of(workflow), self._connect()
+        found = await client.revive(flow, dry_run=dry_run)
+        if not dry_run:
+            target = {"all": True} if flow is None else {"workflow": flow}
+            await client.record("workflow.recover", target, len(found.repairs) + len(found.overdue))
+        return found
 
     get = blocking(aget)
     list = blocking(alist)
@@ -90,6 +102,15 @@ class Workflows:
     cancel = blocking(acancel)
     retry = blocking(aretry)
     recover_stuck = blocking(arecover_stuck)
+
+    async def _recorded(self, flow: UUID, how: Steer) -> State | None:
+        """Apply the verb and record it; return the workflow's state, or ``None`` if the store records no actions: then nothing is done."""
+        client = self._connect()
+        by = client.note(f"workflow.{ACTIONS[how.verb]}", {"workflow": flow})
+        if by is None:
+            return None
+        await client.flow(flow)  # the same verb of a store is for any job
+        return (await client.steer(how, [flow], JobFilter(), by=by, is_by_id=True)).states.get(flow)
 
     def _handle(self, workflow: Id) -> WorkflowHandle[Any]:
         return WorkflowHandle(id_of(workflow), "", self._connect)
