@@ -285,6 +285,8 @@ def test_an_operation_stops_after_a_batch(api: Caller) -> None:
     place = api.post("/jobs/actions", {"action": "cancel", "selector": {"all": True}}).headers["location"]
     assert api.send("DELETE", place.removeprefix("/api/v1"), None).status == 200
     done = _ended(api, place)
+    (entry,) = api.get("/audit?action=stop").body["items"]
+    assert place.rpartition("/")[2] in entry["selector"]
     left = api.get("/counts").body["available"]
     assert left % 1000 == 0
     assert done["phase"] == ("stopped" if left else "completed")

@@ -1,22 +1,28 @@
 """Actions in Chromium: by mouse and by keyboard, with and without script, and pages that follow what happens."""
 
+import os
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from holdfast import App
 from tests.dashboard.showroom import furnish
-from tests.dashboard.test_browser import RULES
+from tests.dashboard.test_browser import RULES, SCREENS
+from tests.dashboard.watched import add_table
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
 pytestmark = [pytest.mark.prove, pytest.mark.timeout(300)]
+WATCHED = "tests.dashboard.watched:app"
 SOON = 1500.0
 """Milliseconds within which a page shows a change."""
 
@@ -25,14 +31,30 @@ SOON = 1500.0
 def link(tmp_path: Path) -> Iterator[str]:
     """Run `holdfast dashboard --actions` on a store; return the link that it prints."""
     with ThreadPoolExecutor(1) as thread:  # Playwright keeps an event loop in this one
-        url = thread.submit(furnish, tmp_path).result()
-    words = [sys.executable, "-m", "holdfast.cli", "dashboard", "--url", url, "--port", "0", "--actions"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        url = thread.submit(_prepare, tmp_path).result()
+    words = [sys.executable, "-m", "holdfast.cli", "dashboard", "--port", "0", "--actions", "--app", WATCHED]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=os.environ | {"WATCHED_URL": url}) as process:
         assert process.stdout is not None
         found = re.search(r"http://\S+", process.stdout.readline())
         assert found
         yield found[0]
         process.terminate()
+
+
+def _prepare(folder: Path) -> str:
+    """Fill a store with all that has actions: also a workflow that goes on, and a watched table."""
+    url = furnish(folder)
+    add_table(folder)
+    app = App(url)
+
+    @app.task
+    async def sync_orders(shop: str) -> None:
+        """Nothing is left to do."""
+
+    with app.workflow("nightly") as flow:
+        flow.add(sync_orders.bind("west"), name="last", after=[flow.add(sync_orders.bind("north"), name="first")])
+    app.close()
+    return url
 
 
 def _main(page: "Page") -> str:
@@ -65,6 +87,9 @@ STEPS = (
     ("/schedules/refresh", "", "Pause", {"Reason": "a release"}),
     ("/schedules/refresh", "", "Resume", {}),
     ("/workers", "elsewhere-7-0000", "Drain", {}),
+    ("/workflows", "nightly", "Recover", {}),
+    ("/workflows", "nightly", "Cancel", {}),
+    ("/rows", "", "Reset stuck", {}),
 )
 """Pages of actions, with the link to follow first, the button, and what is typed."""
 
@@ -85,8 +110,123 @@ def test_each_action_is_taken_by_keyboard(browser: "Browser", link: str) -> None
         assert "/actions/" not in page.url, (path, name, _main(page))
     page.goto(f"{site}/audit")
     done = {str(each) for each in page.locator("main tbody td:nth-child(3)").all_inner_texts()}
-    schedule = {"schedule.run", "schedule.pause", "schedule.resume"}
-    assert done >= {"reschedule", "cancel", "delete", "retry", "pause", "resume", "purge", "drain", *schedule}
+    more = {"schedule.run", "schedule.pause", "schedule.resume", "workflow.recover", "workflow.cancel"}
+    assert done >= {"reschedule", "cancel", "delete", "retry", "pause", "resume", "purge", "drain", "reset", *more}
+    context.close()
+
+
+def test_a_running_operation_is_stopped_by_keyboard(browser: "Browser", link: str, tmp_path: Path) -> None:
+    context = browser.new_context()
+    page, other, site = context.new_page(), context.new_page(), link.partition("/enter")[0]
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(_enqueue_many, f"sqlite:///{tmp_path}/jobs.db", 2500).result()
+    page.goto(link)
+    page.goto(f"{site}/jobs?state=available&queue=bulk")
+    _open(page, page.locator(".acts").get_by_role("link", name="Cancel"))
+    with closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)) as busy:
+        busy.execute("BEGIN IMMEDIATE")  # the first batch waits for this transaction
+        _open(page, page.get_by_role("button", name="Cancel"))
+        page.get_by_role("button", name="Stop").focus()
+        with page.expect_navigation():
+            page.keyboard.press("Enter")
+            for _ in range(100):
+                other.goto(page.url)
+                if "stopped" in _main(other):
+                    break
+            busy.rollback()
+    page.get_by_text("stopped").wait_for(timeout=10_000)
+    page.goto(f"{site}/audit?action=stop")
+    assert page.locator("main tbody tr").count() == 1
+    page.goto(f"{site}/audit?action=cancel")
+    assert "1,000" in _main(page)
+    context.close()
+
+
+def _enqueue_many(url: str, number: int) -> None:
+    app = App(url)
+
+    @app.task(queue="bulk")
+    async def crunch(number: int) -> None:
+        """Nothing is left to do."""
+
+    crunch.enqueue_many([{"number": each} for each in range(number)])
+    app.close()
+
+
+def test_selected_rows_are_retried_by_keyboard(browser: "Browser", link: str) -> None:
+    context = browser.new_context()
+    page, site = context.new_page(), link.partition("/enter")[0]
+    page.goto(link)
+    page.goto(f"{site}/jobs?state=completed")
+    boxes = page.locator(".tick input[name=job]")
+    names = {str(each.get_attribute("aria-label")) for each in boxes.all()}
+    assert len(names) == boxes.count() > 2
+    assert page.get_by_label("Select all jobs of this page").is_visible()
+    assert page.locator(".bulk button:enabled").count() == 0
+    for key in ("j", "x", "j", "j", "x"):
+        page.keyboard.press(key)
+    assert page.locator(".bulk").inner_text().startswith("2 selected:")
+    page.keyboard.press(".")
+    assert page.evaluate("document.activeElement.textContent") == "Retry"
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
+    assert "You selected 2 completed." in _main(page)
+    page.keyboard.press(".")
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
+    page.get_by_text("2 of 2 jobs changed").wait_for(timeout=10_000)
+    page.goto(f"{site}/audit?action=retry")
+    assert page.locator("main tbody tr td:nth-child(4)").all_inner_texts() == ["2"]
+    context.close()
+
+
+def test_selected_rows_are_cancelled_without_script(browser: "Browser", link: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page, site = context.new_page(), link.partition("/enter")[0]
+    page.goto(link)
+    page.goto(f"{site}/jobs?state=available&queue=imports")
+    assert not page.get_by_label("Select all jobs of this page").is_visible()
+    page.locator(".bulk").get_by_role("button", name="Cancel").press("Enter")
+    page.get_by_text("No job is selected").first.wait_for()
+    page.goto(f"{site}/jobs?state=available&queue=imports")
+    for row in (0, 1):
+        page.locator(".tick input[name=job]").nth(row).press("Space")
+    page.locator(".bulk").get_by_role("button", name="Cancel").press("Enter")
+    page.wait_for_url("**/actions/selected/cancel?*")
+    page.get_by_label("Reason").press("Enter")
+    page.wait_for_url("**/operations/*")
+    page.goto(f"{site}/jobs?state=cancelled&queue=imports")
+    assert page.locator("main tbody tr").count() == 2
+    context.close()
+
+
+@pytest.mark.parametrize(("scheme", "screen"), [("light", "desk"), ("dark", "phone")])
+def test_selected_rows_are_accessible_and_stay_while_the_page_renews_itself(
+    browser: "Browser", link: str, tmp_path: Path, scheme: Any, screen: str
+) -> None:
+    from axe_playwright_python.sync_playwright import Axe  # noqa: PLC0415 – only `make prove` installs it
+
+    width, height = SCREENS[screen]
+    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": height})
+    page, site = context.new_page(), link.partition("/enter")[0]
+    page.goto(link)
+    with page.expect_response("**/api/v1/events"):
+        page.goto(f"{site}/jobs")
+    page.get_by_label("Select all jobs of this page").check()
+    boxes = page.locator(".tick input[name=job]")
+    first, count = str(boxes.first.get_attribute("value")), boxes.count()
+    boxes.nth(1).uncheck()
+    assert page.locator(".bulk").inner_text().startswith(f"{count - 1} selected:")
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(_enqueue_many, f"sqlite:///{tmp_path}/jobs.db", 2).result()
+    page.get_by_role("button", name="2 newer").click(timeout=2 * SOON)
+    page.locator("tbody tr", has_text="crunch").nth(1).wait_for(timeout=SOON)
+    assert page.locator(f".tick input[value='{first}']").is_checked()
+    assert page.locator(".tick input[name=job]:checked").count() == page.locator("tr.sel").count() == count - 1
+    assert page.locator(".bulk").inner_text().startswith(f"{count - 1} selected:")
+    found = Axe().run(page, options={"runOnly": RULES}).response["violations"]
+    assert [(each["id"], [node["html"][:200] for node in each["nodes"]][:2]) for each in found] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
     context.close()
 
 

@@ -190,7 +190,7 @@ class Acting:
             begun = self._operations.start(change, bulk, await count(self._managed.client, bulk))
             return f"/operations/{begun.id}"
         if wanted.kind == "operation":
-            self._operations.stop(name)
+            await self._operations.stop(change, name)
             return f"/operations/{quote(name, safe='')}"
         if wanted.kind == "job":
             how = reschedule(wanted.delay, None) if wanted.action is Action.RESCHEDULE else Steer(VERBS[wanted.action])

@@ -123,7 +123,8 @@ class BulkActions:
         return Reply(self._operations.get(call.path["id"]))
 
     async def _stop(self, call: Call) -> Reply:
-        return Reply(self._operations.stop(call.path["id"]))
+        operation = call.path["id"]
+        return Reply(await self._operations.stop(Change.of(call, Action.STOP, f"/operations/{operation}"), operation))
 
 
 def bulk_of(action: Action, where: Any, delay: float | str | None, run_at: datetime | None, *, is_fresh: bool = False) -> Bulk:

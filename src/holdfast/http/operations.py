@@ -226,11 +226,13 @@ class Operations:
             raise ApiError(404, "not_found", detail, "what it did stays done: start it again for the jobs that are left")
         return self._known[operation]
 
-    def stop(self, operation: str) -> OperationProgress:
-        """Stop an operation after the batch that is being written. What was done stays done."""
+    async def stop(self, change: Change, operation: str) -> OperationProgress:
+        """Stop an operation after the batch that is being written, and record who did. What was done stays done."""
         found = self.get(operation)
-        if found.phase is Phase.RUNNING:
+        is_running = found.phase is Phase.RUNNING
+        if is_running:
             self._set(operation, phase=Phase.STOPPED)
+        await make(change, lambda: self._connect().record(Action.STOP, {"operation": found.id}, int(is_running)))
         return self._known[operation]
 
     async def _run(self, operation: str, bulk: Bulk) -> None:
