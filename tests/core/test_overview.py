@@ -62,8 +62,13 @@ def held(task: str) -> JobView:
     return JobView.of(record)
 
 
-def limit(active: int, *holders: str, scope: Scope = Scope(ScopeKind.TASK, "render")) -> LimitView:  # noqa: B008
-    found = tuple(Holder(UUID(int=3), each, 9.0) for each in holders)
+def limit(
+    active: int,
+    *holders: str,
+    held: float = 9.0,
+    scope: Scope = Scope(ScopeKind.TASK, "render"),  # noqa: B008
+) -> LimitView:
+    found = tuple(Holder(UUID(int=3), each, held + 10.0 * place) for place, each in enumerate(holders))
     return LimitView(scope=scope, limit=Limit(concurrency=3), active=active, holders=found)
 
 
@@ -122,7 +127,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "silent worker": (
         {"workers": [worker(), worker("web2-8-bb", overdue=130.0, holds=3)]},
-        "The lease of web2-8-bb ran out 2 min 10 s ago, and no supervisor has ended it. It has three jobs.",
+        "The worker web2-8-bb has sent no beat for 2 min 20 s, so it is dead, frozen or cut off: three jobs of it wait to be taken back.",
         "start a worker, or run: holdfast recover MODULE:APP",
     ),
     "dead machine": (
@@ -134,7 +139,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
             ],
         },
         f"Two jobs (mail) were taken from two workers of Web2 3 min ago: {LOST[RescueReason.EXPIRED]}.",
-        "now 2 held; look at Web2, and at the jobs: holdfast jobs list --rescued",
+        "look at the machine Web2; the jobs, now 2 held: holdfast jobs list --rescued",
     ),
     "killed worker": (
         {
@@ -142,7 +147,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
             "rescued": [rescued("web2-8-bb", RescueReason.CRASHED, 1), rescued("old", RescueReason.RELEASED, 1)],
         },
         "One job (mail) was taken from web2-8-bb 1 min ago: its process died.",
-        "now 1 held; look at web2, and at the jobs: holdfast jobs list --rescued",
+        "look at the machine web2; the jobs, now 1 held: holdfast jobs list --rescued",
     ),
     "queue paused by an operator": (
         {
@@ -151,22 +156,22 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
             "pauses": [paused("anna", "mail"), paused("bob", "mail")],
         },
         "The queue mail has been paused by anna (too fast) for 2 h, and one job waits.",
-        "ask why, then: holdfast queues resume mail",
+        "when that is over: holdfast queues resume mail",
     ),
     "new error": (
         {"workers": [worker()], "errors": failed(group("sync", 212, minutes=8), group("sync", 9, minutes=61))},
-        "212 jobs of sync failed with KeyError in the last 8 min, in shop/orders.py:118 in sync_line.",
+        "A new error: 212 jobs of sync failed with KeyError in the last 8 min, at shop/orders.py:118 in sync_line.",
         "look: holdfast errors show 5a41ab; when it is mended: holdfast errors retry 5a41ab",
     ),
     "wave of errors": (
         {"workers": [worker()], "errors": failed(group("sync", LOOK_AT_FAILED, minutes=2))},
-        "At least 1000 jobs of sync failed with KeyError in the last 2 min, in shop/orders.py:118 in sync_line.",
+        "A new error: at least 1000 jobs of sync failed with KeyError in the last 2 min, at shop/orders.py:118 in sync_line.",
         "look: holdfast errors show 5a41ab; when it is mended: holdfast errors retry 5a41ab",
     ),
     "unknown task": (
         {"workers": [worker()], "waiting_tasks": ["mail", "render_v2"]},
         "Jobs of render_v2 wait, and no live worker knows that task.",
-        "deploy the code that has it, or: holdfast jobs list --task render_v2",
+        "start a worker whose code has it; its jobs: holdfast jobs list --task render_v2",
     ),
     "held": (
         {"workers": [worker()], "held": [held("charge"), held("charge"), held("mail")]},
@@ -189,12 +194,33 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
     "limit held by the silent": (
         {"workers": [worker()], "limits": [limit(3, "web1-7-aa", "gone-1", "gone-1"), limit(2, "gone-1")]},
         "The limit of render is full, and two slots of 3 belong to silent workers (gone-1).",
-        "holdfast limits list",
+        "start a worker, which frees them, or run: holdfast recover MODULE:APP",
     ),
     "limit of the cluster": (
         {"workers": [worker()], "limits": [limit(3, "gone-1", scope=Scope(ScopeKind.ALL))]},
         "The limit of the cluster is full, and one slot of 3 belongs to silent workers (gone-1).",
-        "holdfast limits list",
+        "start a worker, which frees them, or run: holdfast recover MODULE:APP",
+    ),
+    "full limit": (
+        {
+            "workers": [worker(tasks=("render",))],
+            "limits": [limit(3, *["web1-7-aa"] * 3, held=72.0), limit(3, *["web1-7-aa"] * 3, held=59.0)],
+            "queues": [queue("default", 23)],
+            "waiting_tasks": ["render"],
+        },
+        "The limit of render is full, and jobs wait: three jobs have held it for 1 min 12 s.",
+        "look at these jobs, then wait, cancel them or allow more: holdfast limits list",
+    ),
+    "full limit of a queue": (
+        {
+            "workers": [worker()],
+            "limits": [
+                limit(3, "web1-7-aa", held=72.0, scope=Scope(ScopeKind.QUEUE, name)) for name in ("slow", "idle", "stopped")
+            ],
+            "queues": [queue("slow", 1), queue("idle", 0), queue("stopped", 0, paused=timedelta(hours=1))],
+        },
+        "The limit of slow is full, and jobs wait: three jobs have held it for 1 min 12 s.",
+        "look at these jobs, then wait, cancel them or allow more: holdfast limits list",
     ),
     "late schedule": (
         {"workers": [worker()], "schedules": [schedule(720.0), schedule(30.0)]},

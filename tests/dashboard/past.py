@@ -42,8 +42,11 @@ async def remember(folder: Path, process: ProcessIdentity, minutes: int = 60) ->
 
 
 def moments(minutes: int) -> list[int]:
-    """Return how many minutes ago rows are written: each minute of the last hour, and each quarter of an hour before."""
-    return [ago for ago in range(minutes, -1, -1) if ago <= 60 or ago % 15 == 0]
+    """Return how many minutes ago rows are written: each minute of the last hour, and the middle of each quarter of an hour before.
+
+    So a test in which a minute passes finds them in the same steps.
+    """
+    return [ago for ago in range(minutes, -1, -1) if ago <= 60 or ago % 15 == 7]
 
 
 def minute(worker: str, number: int) -> MinuteNote:

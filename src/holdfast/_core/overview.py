@@ -13,7 +13,7 @@ from holdfast._core.audit import AuditEntry
 from holdfast._core.durations import in_words
 from holdfast._core.error_groups import ErrorList
 from holdfast._core.job import RescueReason, State
-from holdfast._core.limits import LimitView, ScopeKind
+from holdfast._core.limits import LimitView, Scope, ScopeKind
 from holdfast._core.schedule import ScheduleView
 from holdfast._core.story_words import counted
 from holdfast._core.view import JobView
@@ -27,11 +27,13 @@ LOOK_AT_FAILED = 1_000
 MOST_NAMED = 3
 """The most names that a sentence has; it counts the others."""
 MOST_RUNNING = MOST_HELD = MOST_RESCUED = 100
+FULL_FOR = 60.0
+"""Seconds for which jobs hold a full limit before it is named: one whose slots change hands does what it is for."""
 RECENT_RESCUE = 900.0
 """Seconds for which a worker that lost jobs is named."""
 LOST = {
     RescueReason.CRASHED: "its process died",
-    RescueReason.EXPIRED: "no beat until the lease ran out, so dead, frozen or cut off. Late writes are refused",
+    RescueReason.EXPIRED: "no beat came before the lease ran out, so it is dead, frozen or cut off. Late writes are refused",
     RescueReason.UNRESPONSIVE: "it no longer answered its supervisor",
     RescueReason.STALLED: "they reported no progress",
     RescueReason.TIMED_OUT: "they passed their timeout",
@@ -51,6 +53,7 @@ class NeedKind(StrEnum):
     HELD = "held"
     PAUSED_QUEUE = "paused_queue"
     LIMIT_HELD = "limit_held"
+    FULL_LIMIT = "full_limit"
     LATE_SCHEDULE = "late_schedule"
 
 
@@ -123,8 +126,9 @@ def _without_worker(seen: Overview, live: Sequence[LeaseView]) -> Iterator[Need]
 
 
 def _silent(worker: LeaseView) -> Need:
-    since, has = in_words(worker.overdue), f"It has {counted(worker.holds, 'job')}" if worker.holds else "It has no job"
-    text = f"The lease of {worker.worker} ran out {since} ago, and no supervisor has ended it. {has}."
+    since = in_words(worker.overdue + worker.timing.ttl)
+    jobs = f"{counted(worker.holds, 'job')} of it {_wait(worker.holds)} to be taken back" if worker.holds else "it has no job"
+    text = f"The worker {worker.worker} has sent no beat for {since}, so it is dead, frozen or cut off: {jobs}."
     return Need(NeedKind.SILENT_WORKER, text, "start a worker, or run: holdfast recover MODULE:APP", worker.worker)
 
 
@@ -142,7 +146,7 @@ def _lost(seen: Overview) -> Iterator[Need]:
         whose = workers[0] if len(workers) == 1 else f"{counted(len(workers), 'worker')} of {machine}"
         text = f"{many} {_were(len(jobs))} taken from {whose} {in_words(max(ago, 0.0))} ago: {LOST[reason]}."
         now = ", ".join(f"{count} {state}" for state, count in Counter(job.state.value for job in jobs).most_common())
-        step = f"now {now}; look at {machine}, and at the jobs: holdfast jobs list --rescued"
+        step = f"look at the machine {machine}; the jobs, now {now}: holdfast jobs list --rescued"
         yield Need(NeedKind.LOST_WORKER, text, step, machine)
 
 
@@ -160,11 +164,11 @@ def _new_errors(seen: Overview) -> Iterator[Need]:
     for group in sorted(new, key=lambda group: -group.count)[:MOST_NAMED]:
         since, where = (
             in_words(max((seen.at - group.first_at).total_seconds(), 0.0)),
-            f", in {group.where}" if group.where else "",
+            f", at {group.where}" if group.where else "",
         )
         more = "at least " if seen.errors.looked_at >= LOOK_AT_FAILED else ""
-        many = (more + counted(group.count, "job")).capitalize()
-        text = f"{many} of {group.task} failed with {group.type} in the last {since}{where}."
+        many = more + counted(group.count, "job")
+        text = f"A new error: {many} of {group.task} failed with {group.type} in the last {since}{where}."
         step = f"look: holdfast errors show {group.key}; when it is mended: holdfast errors retry {group.key}"
         yield Need(NeedKind.NEW_ERROR, text, step, group.key)
 
@@ -175,9 +179,8 @@ def _unknown(seen: Overview, live: Sequence[LeaseView]) -> Iterator[Need]:
         for task in seen.waiting_tasks:
             if task not in known:
                 text = f"Jobs of {task} wait, and no live worker knows that task."
-                yield Need(
-                    NeedKind.UNKNOWN_TASK, text, f"deploy the code that has it, or: holdfast jobs list --task {task}", task
-                )
+                step = f"start a worker whose code has it; its jobs: holdfast jobs list --task {task}"
+                yield Need(NeedKind.UNKNOWN_TASK, text, step, task)
 
 
 def _held(seen: Overview) -> Iterator[Need]:
@@ -193,9 +196,10 @@ def _paused(seen: Overview) -> Iterator[Need]:
     for queue in seen.queues:
         if queue.paused_at is not None and (waiting := _in_line(queue)):
             since = in_words((seen.at - queue.paused_at).total_seconds())
-            paused = f"The queue {queue.name} has been paused{paused_by(queue.name, seen.pauses)} for {since}"
-            text = f"{paused}, and {counted(waiting, 'job')} {_wait(waiting)}."
-            yield Need(NeedKind.PAUSED_QUEUE, text, f"ask why, then: holdfast queues resume {queue.name}", queue.name)
+            by = paused_by(queue.name, seen.pauses)
+            text = f"The queue {queue.name} has been paused{by} for {since}, and {counted(waiting, 'job')} {_wait(waiting)}."
+            first = "when that is over" if "(" in by else "ask why, then"
+            yield Need(NeedKind.PAUSED_QUEUE, text, f"{first}: holdfast queues resume {queue.name}", queue.name)
 
 
 def paused_by(queue: str, pauses: Sequence[AuditEntry]) -> str:
@@ -208,13 +212,28 @@ def paused_by(queue: str, pauses: Sequence[AuditEntry]) -> str:
 
 def _limits(seen: Overview, live: set[str]) -> Iterator[Need]:
     for limit in seen.limits:
-        lost = [holder for holder in limit.holders if holder.worker not in live]
-        if lost and limit.limit.concurrency is not None and limit.active >= limit.limit.concurrency:
-            scope = "The limit of the cluster" if limit.scope.kind is ScopeKind.ALL else f"The limit of {limit.scope.name}"
+        if limit.limit.concurrency is None or limit.active < limit.limit.concurrency:
+            continue
+        scope = "The limit of the cluster" if limit.scope.kind is ScopeKind.ALL else f"The limit of {limit.scope.name}"
+        if lost := [holder for holder in limit.holders if holder.worker not in live]:
             workers = _named(Counter(holder.worker for holder in lost))
             slots = f"{counted(len(lost), 'slot')} of {limit.active}"
             text = f"{scope} is full, and {slots} {_belong(len(lost))} to silent workers ({workers})."
-            yield Need(NeedKind.LIMIT_HELD, text, "holdfast limits list", limit.scope.name)
+            step = "start a worker, which frees them, or run: holdfast recover MODULE:APP"
+            yield Need(NeedKind.LIMIT_HELD, text, step, limit.scope.name)
+        elif (held := min((holder.held for holder in limit.holders), default=0.0)) >= FULL_FOR and _waits_for(limit.scope, seen):
+            text = f"{scope} is full, and jobs wait: {counted(limit.active, 'job')} {_have(limit.active)} held it for {in_words(held)}."
+            step = "look at these jobs, then wait, cancel them or allow more: holdfast limits list"
+            yield Need(NeedKind.FULL_LIMIT, text, step, limit.scope.name)
+
+
+def _waits_for(scope: Scope, seen: Overview) -> bool:
+    """Return whether a job waits that a limit counts: one that is due, of a queue that is not paused."""
+    if scope.kind is ScopeKind.TASK and scope.name not in seen.waiting_tasks:
+        return False
+    is_queue = scope.kind is ScopeKind.QUEUE
+    queues = [queue for queue in seen.queues if queue.paused_at is None and (not is_queue or queue.name == scope.name)]
+    return any(queue.counts.get(State.AVAILABLE, 0) for queue in queues)
 
 
 def _late(seen: Overview) -> Iterator[Need]:
@@ -241,6 +260,10 @@ def _were(number: int) -> str:
 
 def _wait(number: int) -> str:
     return "waits" if number == 1 else "wait"
+
+
+def _have(number: int) -> str:
+    return "has" if number == 1 else "have"
 
 
 def _belong(number: int) -> str:

@@ -52,11 +52,12 @@ NEED_GLYPHS: Final[Mapping[NeedKind, tuple[str, str, str]]] = {
     NeedKind.NO_WORKER: ("workers", "failed", "/workers"),
     NeedKind.SILENT_WORKER: ("silent", "failed", "/workers"),
     NeedKind.LOST_WORKER: ("rescued", "rescued", "/jobs?rescued=yes"),
-    NeedKind.NEW_ERROR: ("failed", "failed", "/jobs?state=failed&error={}"),
+    NeedKind.NEW_ERROR: ("failed", "failed", "/errors/{}"),
     NeedKind.UNKNOWN_TASK: ("blocked", "waiting", "/jobs?task={}"),
     NeedKind.HELD: ("held", "held", "/jobs?state=held"),
-    NeedKind.PAUSED_QUEUE: ("paused", "held", "/jobs?queue={}"),
+    NeedKind.PAUSED_QUEUE: ("paused", "held", "/queues/{}"),
     NeedKind.LIMIT_HELD: ("silent", "held", "/limits"),
+    NeedKind.FULL_LIMIT: ("limits", "held", "/limits"),
     NeedKind.LATE_SCHEDULE: ("scheduled", "held", "/schedules"),
 }
 """The glyph, the colour and the page of each kind of need."""

@@ -63,7 +63,7 @@ async def last_hours(asked: Asked) -> dict[str, Any]:
         "flow": None if is_empty else _flow(history, name),
         "of_queues": recent.totals,
         "figures": {"heads": HEADS, "rows": [figures(step) for step in reversed(history.steps) if step.slots or step.ended]},
-        "nothing": f"No worker has reported in the last {name}. Charts begin a minute after a worker starts.",
+        "nothing": f"There is nothing to draw of the last {name}. Charts begin a minute after a worker starts.",
     }
 
 
