@@ -127,7 +127,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "silent worker": (
         {"workers": [worker(), worker("web2-8-bb", overdue=130.0, holds=3)]},
-        "The worker web2-8-bb has sent no beat for 2 min 20 s, so it is dead, frozen or cut off: three jobs of it wait to be taken back.",
+        "The worker web2-8-bb has sent no beat for 2 min 20 s, so it is dead, frozen or cut off. Three jobs of it wait to be taken back.",
         "start a worker, or run: holdfast recover MODULE:APP",
     ),
     "dead machine": (
@@ -209,7 +209,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
             "waiting_tasks": ["render"],
         },
         "The limit of render is full, and jobs wait: three jobs have held it for 1 min 12 s.",
-        "look at these jobs, then wait, cancel them or allow more: holdfast limits list",
+        "look at these jobs: holdfast limits list; then wait, cancel them or allow more",
     ),
     "full limit of a queue": (
         {
@@ -220,7 +220,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
             "queues": [queue("slow", 1), queue("idle", 0), queue("stopped", 0, paused=timedelta(hours=1))],
         },
         "The limit of slow is full, and jobs wait: three jobs have held it for 1 min 12 s.",
-        "look at these jobs, then wait, cancel them or allow more: holdfast limits list",
+        "look at these jobs: holdfast limits list; then wait, cancel them or allow more",
     ),
     "late schedule": (
         {"workers": [worker()], "schedules": [schedule(720.0), schedule(30.0)]},

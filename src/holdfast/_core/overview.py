@@ -127,8 +127,9 @@ def _without_worker(seen: Overview, live: Sequence[LeaseView]) -> Iterator[Need]
 
 def _silent(worker: LeaseView) -> Need:
     since = in_words(worker.overdue + worker.timing.ttl)
-    jobs = f"{counted(worker.holds, 'job')} of it {_wait(worker.holds)} to be taken back" if worker.holds else "it has no job"
-    text = f"The worker {worker.worker} has sent no beat for {since}, so it is dead, frozen or cut off: {jobs}."
+    jobs = f"{counted(worker.holds, 'job').capitalize()} of it {_wait(worker.holds)} to be taken back"
+    has = jobs if worker.holds else "It has no job"
+    text = f"The worker {worker.worker} has sent no beat for {since}, so it is dead, frozen or cut off. {has}."
     return Need(NeedKind.SILENT_WORKER, text, "start a worker, or run: holdfast recover MODULE:APP", worker.worker)
 
 
@@ -223,7 +224,7 @@ def _limits(seen: Overview, live: set[str]) -> Iterator[Need]:
             yield Need(NeedKind.LIMIT_HELD, text, step, limit.scope.name)
         elif (held := min((holder.held for holder in limit.holders), default=0.0)) >= FULL_FOR and _waits_for(limit.scope, seen):
             text = f"{scope} is full, and jobs wait: {counted(limit.active, 'job')} {_have(limit.active)} held it for {in_words(held)}."
-            step = "look at these jobs, then wait, cancel them or allow more: holdfast limits list"
+            step = "look at these jobs: holdfast limits list; then wait, cancel them or allow more"
             yield Need(NeedKind.FULL_LIMIT, text, step, limit.scope.name)
 
 

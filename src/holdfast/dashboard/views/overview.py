@@ -1,5 +1,6 @@
 """The first page: what needs an operator, where jobs are, and what runs."""
 
+import re
 from collections import Counter
 from datetime import datetime
 from typing import Any
@@ -25,6 +26,7 @@ MOST_ROWS = 8
 MOST_RESCUES = 5
 """The most rescues, the newest ones."""
 _HINTS = {State.HELD: "you decide"}
+_COMMAND = re.compile(r"(holdfast [^;]+)")
 
 
 async def overview(asked: Asked) -> Page:
@@ -81,7 +83,8 @@ def _rescued(job: JobView) -> datetime:
 def _need(need: Need) -> dict[str, Any]:
     glyph, family, path = NEED_GLYPHS[need.kind]
     link = path.format(quote(need.subject, safe=""))
-    return {"text": need.text, "step": need.step, "glyph": glyph, "family": family, "link": link}
+    step = [{"text": part, "is_command": part.startswith("holdfast ")} for part in _COMMAND.split(need.step) if part]
+    return {"text": need.text, "step": step, "glyph": glyph, "family": family, "link": link}
 
 
 _PLACES = {
