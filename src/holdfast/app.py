@@ -166,7 +166,7 @@ class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations,
     async def aenqueue(self, task: str, /, **payload: object) -> Handle:
         """Enqueue by name, for producers that do not have the code; checked as far as this App knows the task."""
         if (known := task_of(self, task)) is not None:
-            return await known.aenqueue(**payload)
+            return (await known.aenqueue(**payload)).plain()
         if problems := problems_of_names(task, "default", 0):
             raise ConfigurationError(problems)
         job = Options().new_job(self._connections.chance.uuid7(), task, encode_payload(task, payload))

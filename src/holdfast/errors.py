@@ -6,7 +6,8 @@ HoldfastError
 │   ├── InvalidCron         cron(…) cannot be read.
 │   └── InvalidCursor       cursor= is not the id of a job.
 ├── PayloadInvalid          (also a ValueError) the payload does not fit the handler
-│   └── PayloadTooLarge
+│   ├── PayloadTooLarge
+│   └── ResultInvalid       .result: what is stored does not fit the type that the task is annotated with
 ├── UnknownTask             (also a LookupError)
 ├── UniqueConflict          .job: an unfinished job has that unique key, with another payload
 ├── JobNotFound             (also a LookupError)
@@ -62,6 +63,14 @@ class PayloadInvalid(HoldfastError, ValueError):
 
 class PayloadTooLarge(PayloadInvalid):
     """A payload, result or checkpoint is beyond its cap."""
+
+
+class ResultInvalid(PayloadInvalid):
+    """A stored result does not fit the type that its task is annotated with; ``result`` is what is stored, as JSON."""
+
+    def __init__(self, message: str, result: bytes) -> None:
+        super().__init__(message)
+        self.result = result
 
 
 class UnknownTask(HoldfastError, LookupError):

@@ -62,12 +62,12 @@ def plain(path: str, *, width: int = 800) -> str:
 
 def blocking(sync_job: SyncJob) -> None:
     # The job parameter is the engine's; the rest is checked as in a call.
-    assert_type(analyze.enqueue("u"), Handle)
+    assert_type(analyze.enqueue("u"), Handle[dict[str, int]])
     analyze.enqueue(repo_url="u", limit=5)
     shrink.enqueue("a.png")
     plain.enqueue("a.png", width=5)
     analyze.options(delay="10s", priority=-5, tags=["a"]).enqueue(repo_url="u")
-    assert_type(analyze.enqueue_many([{"repo_url": "u"}]), list[Handle])
+    assert_type(analyze.enqueue_many([{"repo_url": "u"}]), list[Handle[dict[str, int]]])
 
     analyze.enqueue()  # type: ignore[call-arg]
     analyze.enqueue(repo_url=5)  # type: ignore[arg-type]
@@ -92,14 +92,14 @@ def with_options(connection: sqlite3.Connection) -> None:
         tags=("a",),
         within=connection,
     )
-    assert_type(order.enqueue("u", limit=5), Handle)
-    assert_type(order.enqueue_many([{"repo_url": "u"}]), list[Handle])
+    assert_type(order.enqueue("u", limit=5), Handle[dict[str, int]])
+    assert_type(order.enqueue_many([{"repo_url": "u"}]), list[Handle[dict[str, int]]])
     assert_type(order.enqueue("u").created, bool)
     order.enqueue("u", limit="5")  # type: ignore[arg-type]
     order.enqueue_many(["u"])  # type: ignore[list-item]
     first = analyze.enqueue("u")
     behind = plain.options(after=[first, first.id, str(first.id)], join=AtLeast(2), when="finished")
-    assert_type(behind.enqueue("a.png"), Handle)
+    assert_type(behind.enqueue("a.png"), Handle[str])
     plain.options(after=[first], join="any").bind("a.png")
     plain.options(after=first)  # type: ignore[arg-type]
     plain.options(after=[5])  # type: ignore[list-item]
@@ -128,8 +128,8 @@ def children_of_a_thread(job: SyncJob) -> None:
 
 async def in_a_loop(handle: Handle, job: Job) -> None:
     assert_type(await analyze(job, "u"), dict[str, int])
-    assert_type(await analyze.aenqueue("u"), Handle)
-    assert_type(await plain_async.options(queue="q").aenqueue(path="u"), Handle)
+    assert_type(await analyze.aenqueue("u"), Handle[dict[str, int]])
+    assert_type(await plain_async.options(queue="q").aenqueue(path="u"), Handle[str])
     await analyze.aenqueue(repo_url=5)  # type: ignore[arg-type]
     assert_type(await handle.aget(), JobView)
     assert_type(await handle.acancel(), State)

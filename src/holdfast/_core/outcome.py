@@ -49,6 +49,10 @@ class Fail(Exception):
         self.reason = reason
 
 
+ANSWERS = (Retry, Snooze, Cancel, Fail)
+"""What a handler may return instead of a result."""
+
+
 class Done(Struct, frozen=True):
     """The outcome of a handler that returned: its result as JSON."""
 

@@ -178,7 +178,7 @@ def _each(
     act: "Callable[[App, str], State]",
     notes: Mapping[str, str] = {},
 ) -> None:
-    from holdfast._engine.operators.operators import id_of
+    from holdfast._engine.client.handle import id_of
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json
 

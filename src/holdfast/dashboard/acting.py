@@ -9,7 +9,7 @@ from msgspec import ValidationError
 from starlette.requests import Request
 
 from holdfast._core.requests import Steer
-from holdfast._engine.operators.operators import id_of
+from holdfast._engine.client.handle import id_of
 from holdfast._engine.store_defaults import WAITING
 from holdfast.dashboard.actions import EFFECTS, OFFERED, REASONED, TYPED_ABOVE
 from holdfast.dashboard.enqueuing import enqueue, enqueue_form

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from holdfast._engine.operators.operators import id_of
+from holdfast._engine.client.handle import id_of
 from holdfast.errors import HoldfastError
 from holdfast.http.access import Access, target_of
 from holdfast.http.api import Endpoint, refused

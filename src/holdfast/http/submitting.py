@@ -16,8 +16,8 @@ from holdfast._core.requests import JobFilter
 from holdfast._core.text import shortened
 from holdfast._engine.client.announcement import announce
 from holdfast._engine.client.client import Client, require_no_conflict
+from holdfast._engine.client.handle import id_of
 from holdfast._engine.environment import Environment
-from holdfast._engine.operators.operators import id_of
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.registry import Registry, problems_of_names
 from holdfast.errors import ConfigurationError, JobNotFound, Unsupported

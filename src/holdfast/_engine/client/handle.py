@@ -1,42 +1,84 @@
 """What an enqueue returns: a job by its id, to read, wait for, cancel or run again."""
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic
 from uuid import UUID
 
 from holdfast._core.answers import Duplicate, EnqueueAnswer
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.job import Json, NewJob, State
+from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
+from holdfast._core.payload import decode_json, reader_of
 from holdfast._core.view import JobView
 from holdfast._engine.client.client import Client, require_no_conflict
-from holdfast.errors import JobNotFound, UniqueConflict
+from holdfast.errors import JobNotFound, PayloadInvalid, ResultInvalid, UniqueConflict
 from holdfast.sync import blocking
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # Python before 3.13 has no defaults of type variables
 
-class Handle:
+    Result = TypeVar("Result", covariant=True, default=Json)
+else:
+    from typing import TypeVar
+
+    Result = TypeVar("Result", covariant=True)
+
+Value = TypeVar("Value")
+
+
+class Handle(Generic[Result]):
     """One enqueued job; ``created`` is false if an earlier one with the same unique key stands for it.
+
+    Its parameter is what the task's function is annotated to return: plain JSON for a task that is enqueued by its name.
 
     >>> handle = analyze.enqueue(repo_url="…")  # doctest: +SKIP
     >>> handle.result(timeout="60s")  # doctest: +SKIP
     """
 
-    __slots__ = ("_connect", "_queue", "created", "id")
+    __slots__ = ("_connect", "_queue", "_read", "created", "id")
 
-    def __init__(self, job: UUID, queue: str, connect: Callable[[], Client], *, created: bool = True) -> None:
+    def __init__(
+        self,
+        job: UUID,
+        queue: str,
+        connect: Callable[[], Client],
+        *,
+        created: bool = True,
+        read: Callable[[bytes], Any] = decode_json,
+    ) -> None:
         self.id = job
         self.created = created
         self._queue = queue
         self._connect = connect
+        self._read = read
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.id)!r})"
+
+    def plain(self) -> "Handle":
+        """Return a handle of the same job whose result is plain JSON.
+
+        >>> analyze.enqueue(repo_url="…").plain().result()  # doctest: +SKIP
+        {'commits': 400}
+        """
+        return type(self)(self.id, self._queue, self._connect, created=self.created)
 
     async def aget(self) -> JobView:
         """Return the job now, with its attempts; ``JobNotFound`` once its retention has passed."""
         return await self._connect().get(self.id)
 
-    async def aresult(self, timeout: Duration | None = None) -> Json:
-        """Wait for the result; raises ``JobFailed``, ``JobCancelled``, ``JobNotFound``, or ``TimeoutError`` after ``timeout``."""
-        return await self._connect().result(self.id, None if timeout is None else seconds(timeout))
+    async def aresult(self: "Handle[Value | Retry | Snooze | Cancel | Fail]", timeout: Duration | None = None) -> Value:
+        """Wait for the result, and return it with the type that the task's function is annotated with.
+
+        Raises ``JobFailed``, ``JobCancelled``, ``JobNotFound``, ``TimeoutError`` after ``timeout``, or ``ResultInvalid`` for a stored
+        result that is not of that type; ``handle.get().result`` is plain JSON of any type.
+        """
+        result: Value = await self._connect().result(self.id, None if timeout is None else seconds(timeout), self._read)
+        return result
+
+    def result(self: "Handle[Value | Retry | Snooze | Cancel | Fail]", timeout: Duration | None = None) -> Value:
+        """Do what ``aresult`` does, for code without an event loop."""
+        return blocking(Handle.aresult)(self, timeout)
 
     async def acancel(self) -> State:
         """End the job if it waits, ask it to end if it runs; return its state now, unchanged if it had finished."""
@@ -70,7 +112,6 @@ class Handle:
         await self._connect().notify(self._queue)
 
     get = blocking(aget)
-    result = blocking(aresult)
     cancel = blocking(acancel)
     retry = blocking(aretry)
     signal = blocking(asignal)
@@ -82,18 +123,44 @@ class Handle:
         return states[self.id]
 
 
-def handles_of(jobs: Sequence[NewJob], answer: EnqueueAnswer, connect: Callable[[], Client]) -> list[Handle]:
-    """Return a handle for each job, or that of the unfinished job that has its unique key already.
+def id_of(job: UUID | str) -> UUID:
+    """Return the id of a job that a caller named; ``JobNotFound`` for text that cannot be one."""
+    if isinstance(job, UUID):
+        return job
+    try:
+        return UUID(job)
+    except (ValueError, AttributeError, TypeError):
+        raise JobNotFound(f"{job!r} is not a job id; enqueue returns it, and `holdfast jobs list` shows it") from None
+
+
+def result_reader(kind: Any, task: str) -> Callable[[bytes], Any]:
+    """Return a function that reads a result of this task as this type; ``ResultInvalid`` for one that does not fit."""
+    read = reader_of(kind, f"the result of {task}")
+
+    def read_result(data: bytes) -> Any:
+        try:
+            return read(data)
+        except PayloadInvalid as error:
+            raise ResultInvalid(f"{error}: `handle.get().result` is what is stored", data) from error
+
+    return read_result
+
+
+def handles_of(
+    jobs: Sequence[NewJob], answer: EnqueueAnswer, connect: Callable[[], Client], read: Callable[[bytes], Any] = decode_json
+) -> list[Handle[Any]]:
+    """Return a handle for each job, or that of the unfinished job that has its unique key already. ``read``: reads their results.
 
     ``UniqueConflict`` for the first job whose key an unfinished job with another payload has.
     """
     if not answer.duplicates:
-        return [Handle(job.id, job.queue, connect) for job in jobs]
+        return [Handle(job.id, job.queue, connect, read=read) for job in jobs]
     require_no_conflict(jobs, answer)
-    return [_handle_of(job, answer.duplicates.get(job.id), connect) for job in jobs]
+    return [_handle_of(job, answer.duplicates.get(job.id), connect, read) for job in jobs]
 
 
-def _handle_of(job: NewJob, duplicate: Duplicate | None, connect: Callable[[], Client]) -> Handle:
-    if duplicate is None:
-        return Handle(job.id, job.queue, connect)
-    return Handle(duplicate.job, job.queue, connect, created=False)
+def _handle_of(
+    job: NewJob, duplicate: Duplicate | None, connect: Callable[[], Client], read: Callable[[bytes], Any]
+) -> Handle[Any]:
+    is_new = duplicate is None
+    return Handle(job.id if duplicate is None else duplicate.job, job.queue, connect, created=is_new, read=read)

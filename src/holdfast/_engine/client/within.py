@@ -1,6 +1,6 @@
 """Jobs written in the caller's own transaction: they exist if and only if it commits."""
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -18,7 +18,9 @@ from holdfast.errors import ConfigurationError, Unsupported
 from holdfast.sync import soon
 
 
-def enqueue_within(connections: Connections, connection: object, jobs: Sequence[NewJob]) -> list[Handle]:
+def enqueue_within(
+    connections: Connections, connection: object, jobs: Sequence[NewJob], read: Callable[[bytes], Any]
+) -> list[Handle[Any]]:
     """Write all jobs in the transaction of ``connection``, in the caller's thread. Workers are woken after the commit.
 
     ``Unsupported`` if the store has no such transactions, or if the connection must be awaited.
@@ -27,13 +29,15 @@ def enqueue_within(connections: Connections, connection: object, jobs: Sequence[
     if isinstance(answer, Coroutine):
         answer.close()
         raise _must_be_awaited(connection)
-    return _handles(connections, connection, jobs, answer)
+    return _handles(connections, connection, jobs, answer, read)
 
 
-async def aenqueue_within(connections: Connections, connection: object, jobs: Sequence[NewJob]) -> list[Handle]:
+async def aenqueue_within(
+    connections: Connections, connection: object, jobs: Sequence[NewJob], read: Callable[[bytes], Any]
+) -> list[Handle[Any]]:
     """Write all jobs as ``enqueue_within`` does; a connection that is not awaited blocks the caller's loop for the write."""
     answer = _write(connections, connection, jobs)
-    return _handles(connections, connection, jobs, await answer if isinstance(answer, Coroutine) else answer)
+    return _handles(connections, connection, jobs, await answer if isinstance(answer, Coroutine) else answer, read)
 
 
 def enqueue_flow_within(connections: Connections, connection: object, new: NewFlow) -> EnqueueAnswer:
@@ -89,8 +93,14 @@ def _write(
     return store_defaults.enqueue_within(store, connection, enqueue_call_id(jobs[0].id, call), jobs) if jobs else EnqueueAnswer()
 
 
-def _handles(connections: Connections, connection: object, jobs: Sequence[NewJob], answer: EnqueueAnswer) -> list[Handle]:
-    handles = handles_of(jobs, answer, connections.client)
+def _handles(
+    connections: Connections,
+    connection: object,
+    jobs: Sequence[NewJob],
+    answer: EnqueueAnswer,
+    read: Callable[[bytes], Any],
+) -> list[Handle[Any]]:
+    handles = handles_of(jobs, answer, connections.client, read)
     written = [job for job in jobs if job.id not in answer.duplicates]
     if written:
         connections.after_commit(connection, lambda: soon(lambda: _announce(connections, written)))

@@ -16,6 +16,7 @@ from holdfast._core.job import Json, State
 from holdfast._core.requests import FITTING, MEANT, Steer, SteerVerb
 from holdfast._core.view import JobView, Rescued
 from holdfast._engine.client.client import ACTIONS, BATCH, MOVABLE, Client
+from holdfast._engine.client.handle import id_of
 from holdfast._engine.operators.stale import StaleJob, by_task, stale
 from holdfast._engine.operators.where import Conditions, selector_of, states_in
 from holdfast._engine.operators.where import Steered as Steered
@@ -339,16 +340,6 @@ class RecoveryRun:
 
     run_once = blocking(arun_once)
     stale = blocking(astale)
-
-
-def id_of(job: Id) -> UUID:
-    """Return the id of a job that a caller named; ``JobNotFound`` for text that cannot be one."""
-    if isinstance(job, UUID):
-        return job
-    try:
-        return UUID(job)
-    except (ValueError, AttributeError, TypeError):
-        raise JobNotFound(f"{job!r} is not a job id; enqueue returns it, and `holdfast jobs list` shows it") from None
 
 
 def _cursor(job: Id) -> UUID:

@@ -10,7 +10,8 @@ from holdfast._core.view import JobView
 from holdfast._core.workflow import Revived
 from holdfast._core.workflow_view import WorkflowView
 from holdfast._engine.client.client import ACTIONS, Client
-from holdfast._engine.operators.operators import Id, Where, id_of
+from holdfast._engine.client.handle import id_of
+from holdfast._engine.operators.operators import Id, Where
 from holdfast._engine.workflows.handle import ResumeFailed, WorkflowHandle
 from holdfast.sync import blocking
 

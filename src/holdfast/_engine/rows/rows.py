@@ -6,6 +6,7 @@ from typing import Any, TypeVar, overload
 
 from msgspec import Struct, structs
 
+from holdfast._core.outcome import ANSWERS
 from holdfast._core.payload import annotations_of
 from holdfast._core.table_spec import Key, RowsSettings, TableSpec
 from holdfast._engine.client.connections import Connections
@@ -15,7 +16,6 @@ from holdfast._engine.rows.batch_state import format_keys
 from holdfast._engine.rows.run import RowsRun, shielded
 from holdfast._engine.rows.scheduler import emit_reset, policy_of, telling_of_refused
 from holdfast._engine.rows.tables import Tables
-from holdfast._engine.runners.outcomes import ANSWERS
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.registry import Registry, define
 from holdfast._ports.table import Findings, ResetRow, States

@@ -7,14 +7,13 @@ from typing import Any, assert_never, cast
 
 from holdfast._core.fingerprint import error_key
 from holdfast._core.job import Claim, Failure, Reason
-from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze
+from holdfast._core.outcome import ANSWERS, Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze
 from holdfast._core.payload import encode_result
 from holdfast._engine.error_text import frames_of, qualified_name, text_of, trace_of, type_name
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast.errors import JobLost, PayloadInvalid
 
 OUR_FOLDER = str(Path(__file__).parents[1])
-ANSWERS = (Retry, Snooze, Cancel, Fail)
 NOTHING = Done(encode_result(None))
 
 

@@ -4,13 +4,15 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, get_args
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 from msgspec import Struct, structs
 
 from holdfast._core.declared import Declared, DeclaredLimit, DeclaredQueue
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.limits import Limit, Scope, ScopeKind
+from holdfast._core.outcome import ANSWERS
 from holdfast._core.payload import PayloadType, annotations_of, key_in
 from holdfast._core.policy import Backoff, ChangePolicy, CrashPolicy, Policy
 from holdfast._core.schedule import DeclaredSchedule
@@ -74,9 +76,16 @@ class TaskDefinition(Struct, frozen=True, kw_only=True):
 
     @property
     def returns(self) -> Any:
-        """The type of its results, as the function is annotated; of a workflow, that of the node that it returns."""
+        """The type of its results, as the function is annotated; of a workflow, that of the node that it returns.
+
+        ``Retry``, ``Snooze``, ``Cancel`` and ``Fail`` are left out of a union, because a job that returned one has no result yet.
+        """
         annotation = annotations_of(self.function).get("return", Any)
-        return annotation if self.workflow is None else (get_args(annotation) or (Any,))[0]
+        if self.workflow is not None:
+            return (get_args(annotation) or (Any,))[0]
+        kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+        results = tuple(kind for kind in kinds if kind not in ANSWERS)
+        return annotation if len(results) == len(kinds) else Union[results or (Any,)]  # noqa: UP007 - of a tuple
 
     def key_of(self, payload: bytes) -> str:
         """Return the key of a job with this payload; ``PayloadInvalid`` if the field cannot be one."""

@@ -4,16 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import update_wrapper
-from typing import Any, ClassVar, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec
+from uuid import UUID
 
 from msgspec import Struct
 
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.durations import Duration
 from holdfast._core.job import NewJob
-from holdfast._core.payload import reader_of
 from holdfast._engine.client.connections import Connections
-from holdfast._engine.client.handle import Handle, handles_of
+from holdfast._engine.client.handle import Handle, handles_of, id_of, result_reader
 from holdfast._engine.client.within import aenqueue_within, enqueue_within
 from holdfast._engine.tasks.after import Join, Parent, When
 from holdfast._engine.tasks.around_enqueue import enqueued_within
@@ -23,6 +23,15 @@ from holdfast._engine.tasks.reference import Reference
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast.errors import ConfigurationError, PayloadInvalid
 from holdfast.sync import blocking, refuse_inside_loop
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # Python before 3.13 has no defaults of type variables
+
+    Value = TypeVar("Value", default=Any)
+else:
+    from typing import TypeVar
+
+    Value = TypeVar("Value")
 
 Call = ParamSpec("Call")
 Payload = ParamSpec("Payload")
@@ -62,7 +71,7 @@ class PreparedJob(NotAnArgument, Struct, Generic[Bound], frozen=True):
 
     def read(self, data: bytes) -> Bound:
         """Return a stored result with the type that the function is annotated with; that of a coroutine is what it returns."""
-        value: Bound = reader_of(self.task.definition.returns, f"the result of {self.name}")(data)
+        value: Bound = self.task.read_result(data)
         return value
 
     def bind(self) -> "PreparedJob[Bound]":
@@ -99,15 +108,15 @@ class PreparedJob(NotAnArgument, Struct, Generic[Bound], frozen=True):
         """Return the App's code around the enqueue of this job; it yields the job to be written."""
         return enqueued_within(connections_of(self.task).around_enqueue, [job])
 
-    def handle(self, job: NewJob, answer: EnqueueAnswer) -> Handle:
+    def handle(self, job: NewJob, answer: EnqueueAnswer) -> Handle[Any]:
         """Return the handle of a job that was written. ``UniqueConflict`` if a job with another payload has its key."""
-        return handles_of([job], answer, connections_of(self.task).client)[0]
+        return handles_of([job], answer, connections_of(self.task).client, self.task.read_result)[0]
 
 
-class TaskWithOptions(Generic[Returned, Payload]):
+class TaskWithOptions(Generic[Returned, Payload, Value]):
     """A task with options, ready to be enqueued any number of times."""
 
-    def __init__(self, task: "Task[..., Returned, ...]", options: Options) -> None:
+    def __init__(self, task: "Task[..., Returned, ..., Value]", options: Options) -> None:
         self._task, self._options = task, options
 
     def bind(self, *args: Payload.args, **kwargs: Payload.kwargs) -> PreparedJob[Returned]:
@@ -120,7 +129,7 @@ class TaskWithOptions(Generic[Returned, Payload]):
         payload = self._task.definition.payload.without(frozenset(references)).encode((), present)
         return PreparedJob(self._task, self._options, payload, references)
 
-    async def aenqueue(self, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle:
+    async def aenqueue(self, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle[Value]:
         """Enqueue a job: durable when it returns; ``PayloadInvalid`` when the arguments do not fit the handler.
 
         With ``within=`` the job is written in the caller's transaction, and durable when that commits. The write is awaited if
@@ -129,11 +138,11 @@ class TaskWithOptions(Generic[Returned, Payload]):
         (handle,) = await self._write([self._new_job(self._encode(args, kwargs))])
         return handle
 
-    async def aenqueue_many(self, payloads: Iterable[Mapping[str, object]]) -> list[Handle]:
+    async def aenqueue_many(self, payloads: Iterable[Mapping[str, object]]) -> list[Handle[Value]]:
         """Enqueue all of them or none, in one write; ``PayloadInvalid`` names the first that does not fit, by its position."""
         return await self._write(self._jobs(payloads))
 
-    def enqueue(self, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle:
+    def enqueue(self, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle[Value]:
         """Enqueue as ``aenqueue`` does, for code without an event loop.
 
         >>> resize.options(unique_key="a.png").enqueue("a.png").created  # doctest: +SKIP
@@ -143,19 +152,19 @@ class TaskWithOptions(Generic[Returned, Payload]):
         (handle,) = self._write_here([self._new_job(self._encode(args, kwargs))])
         return handle
 
-    def enqueue_many(self, payloads: Iterable[Mapping[str, object]]) -> list[Handle]:
+    def enqueue_many(self, payloads: Iterable[Mapping[str, object]]) -> list[Handle[Value]]:
         """Enqueue as ``aenqueue_many`` does, for code without an event loop."""
         refuse_inside_loop("aenqueue_many")
         return self._write_here(self._jobs(payloads))
 
-    async def _write(self, jobs: Sequence[NewJob]) -> list[Handle]:
+    async def _write(self, jobs: Sequence[NewJob]) -> list[Handle[Value]]:
         around = connections_of(self._task).around_enqueue
         if not around:
             return await self._send(jobs)
         with enqueued_within(around, jobs) as changed:
             return await self._send(changed)
 
-    def _write_here(self, jobs: Sequence[NewJob]) -> list[Handle]:
+    def _write_here(self, jobs: Sequence[NewJob]) -> list[Handle[Value]]:
         """Write the jobs with the App's code around it in this thread, whose connections it may need."""
         around = connections_of(self._task).around_enqueue
         if not around:
@@ -163,17 +172,19 @@ class TaskWithOptions(Generic[Returned, Payload]):
         with enqueued_within(around, jobs) as changed:
             return self._send_here(changed)
 
-    async def _send(self, jobs: Sequence[NewJob]) -> list[Handle]:
-        connections, within = connections_of(self._task), self._options.within
+    async def _send(self, jobs: Sequence[NewJob]) -> list[Handle[Value]]:
+        connections, within, read = connections_of(self._task), self._options.within, self._task.read_result
         if within is not None:
-            return await aenqueue_within(connections, within, jobs)
+            return await aenqueue_within(connections, within, jobs, read)
         if (after := self._options.after) is not None:
-            return handles_of(jobs, await connections.client().enqueue_after(jobs, after), connections.client)
-        return handles_of(jobs, await connections.client().enqueue(jobs), connections.client)
+            return handles_of(jobs, await connections.client().enqueue_after(jobs, after), connections.client, read)
+        return handles_of(jobs, await connections.client().enqueue(jobs), connections.client, read)
 
-    def _send_here(self, jobs: Sequence[NewJob]) -> list[Handle]:
+    def _send_here(self, jobs: Sequence[NewJob]) -> list[Handle[Value]]:
         within = self._options.within
-        return self._send_blocking(jobs) if within is None else enqueue_within(connections_of(self._task), within, jobs)
+        if within is None:
+            return self._send_blocking(jobs)
+        return enqueue_within(connections_of(self._task), within, jobs, self._task.read_result)
 
     _send_blocking = blocking(_send)
 
@@ -200,8 +211,10 @@ class TaskWithOptions(Generic[Returned, Payload]):
             raise type(error)(f"payloads[{position}]: {error}") from error
 
 
-class Task(TaskWithOptions[Returned, Payload], Generic[Call, Returned, Payload]):
+class Task(TaskWithOptions[Returned, Payload, Value], Generic[Call, Returned, Payload, Value]):
     """A handler with a name. Calling it calls the plain function, so that tests need no worker.
+
+    Its type parameters: how it is called, what a call returns, how it is enqueued, and what its jobs return.
 
     >>> @app.task  # doctest: +SKIP
     ... def resize(path: str, width: int = 800) -> str: ...
@@ -222,10 +235,29 @@ class Task(TaskWithOptions[Returned, Payload], Generic[Call, Returned, Payload])
         returned: Returned = self.definition.function(*args, **kwargs)
         return returned
 
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, parameters: Any) -> Any:
+            """Fill in the default of the last type parameter, which Python before 3.13 cannot."""
+            given = parameters if isinstance(parameters, tuple) else (parameters,)
+            return super().__class_getitem__(given if len(given) != 3 else (*given, Any))
+
     @property
     def name(self) -> str:
         """The name that its jobs have in the store."""
         return self.definition.name
+
+    def handle(self, id: UUID | str) -> Handle[Value]:
+        """Return a handle of a job of this task by its id, as it stands in a URL. No job is looked up before its first call.
+
+        >>> resize.handle("01890a5d-ac96-774b-bcce-b302099a8057").result()  # doctest: +SKIP
+        'a.png'
+        """
+        return Handle(id_of(id), self.definition.queue, connections_of(self).client, created=False, read=self.read_result)
+
+    def read_result(self, data: bytes) -> Any:
+        """Return a stored result with the type that the function is annotated with; ``ResultInvalid`` if it does not fit."""
+        return result_reader(self.definition.returns, self.name)(data)
 
     def options(
         self,
@@ -244,7 +276,7 @@ class Task(TaskWithOptions[Returned, Payload], Generic[Call, Returned, Payload])
         after: Sequence[Parent] = (),
         join: Join = "all",
         when: When = "succeeded",
-    ) -> TaskWithOptions[Returned, Payload]:
+    ) -> TaskWithOptions[Returned, Payload, Value]:
         """Return the task with options for some jobs. ``ConfigurationError`` with all problems at once.
 
         ``key``: usually the tenant; jobs are listed and steered by it. ``headers``: at most 4 KiB of text by text, which the

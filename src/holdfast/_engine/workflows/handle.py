@@ -1,27 +1,24 @@
 """What an enqueue of a workflow returns: a job by its id, and what can be done to its whole graph."""
 
 from collections.abc import Callable
-from typing import Any, Generic, Literal, TypeVar
+from typing import Literal
 from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.job import PLACE_OF, Json, NewJob, Place, State
 from holdfast._core.member import OnFailure
-from holdfast._core.payload import decode_json, reader_of
 from holdfast._core.workflow import FlowVerb, SteerFlow
 from holdfast._core.workflow_view import NodeView, WorkflowView, maps_that_ran
 from holdfast._engine.client.client import Client
-from holdfast._engine.client.handle import Handle
+from holdfast._engine.client.handle import Handle, Result, result_reader
 from holdfast.errors import ConfigurationError
 from holdfast.sync import blocking
-
-Result = TypeVar("Result")
 
 ResumeFailed = Literal["fail", "retry", "continue"]
 
 
-class WorkflowHandle(Handle, Generic[Result]):
+class WorkflowHandle(Handle[Result]):
     """One workflow; ``created`` is false if an earlier one with the same unique key stands for it.
 
     >>> handle = release.enqueue(ref="main")  # doctest: +SKIP
@@ -29,19 +26,7 @@ class WorkflowHandle(Handle, Generic[Result]):
     ['sign']
     """
 
-    __slots__ = ("_read",)
-
-    def __init__(
-        self,
-        job: UUID,
-        queue: str,
-        connect: Callable[[], Client],
-        *,
-        created: bool = True,
-        read: Callable[[bytes], Any] = decode_json,
-    ) -> None:
-        super().__init__(job, queue, connect, created=created)
-        self._read = read
+    __slots__ = ()
 
     @classmethod
     def of(
@@ -50,7 +35,7 @@ class WorkflowHandle(Handle, Generic[Result]):
         """Return the handle of a workflow that was written, or of the one that has its key; ``kind``: the type of its result."""
         duplicate = answer.duplicates.get(root.id)
         job = root.id if duplicate is None else duplicate.job
-        return cls(job, root.queue, connect, created=duplicate is None, read=reader_of(kind, f"the result of {root.task}"))
+        return cls(job, root.queue, connect, created=duplicate is None, read=result_reader(kind, root.task))
 
     async def aresult(self, timeout: Duration | None = None) -> Result:
         """Wait for the end; return the result of the node that the workflow's function returned, ``None`` if it returned none.
