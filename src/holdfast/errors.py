@@ -68,7 +68,7 @@ class PayloadTooLarge(PayloadInvalid):
 class ResultInvalid(PayloadInvalid):
     """A stored result does not fit the type that its task is annotated with; ``result`` is what is stored, as JSON."""
 
-    def __init__(self, message: str, result: bytes) -> None:
+    def __init__(self, message: str, result: bytes = b"null") -> None:
         super().__init__(message)
         self.result = result
 

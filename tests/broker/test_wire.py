@@ -90,6 +90,7 @@ MADE = {
 }
 NOT_OF_A_STORE = {
     errors.MissingExtra,
+    errors.ResultInvalid,
     errors.InvalidCron,
     errors.InvalidCursor,
     errors.JobFailed,

@@ -11,6 +11,7 @@ from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import ActiveJob, Claim, RescueReason, State
 from holdfast._core.lanes import Cursor
 from holdfast._core.lifecycle import LeaseEnd
+from holdfast._core.plain_view import PlainView
 from holdfast._core.requests import QueueSettings
 from holdfast._core.timing import LeaseTiming
 
@@ -175,12 +176,12 @@ class DueJob(Struct, frozen=True):
     claim_number: int
 
 
-class QueueView(Struct, frozen=True, kw_only=True):
+class QueueView(PlainView, frozen=True, kw_only=True):
     """A queue that has jobs, is paused, or has settings. ``capped``: states of which not all jobs were counted; it may have more."""
 
     name: str
     paused_at: datetime | None = None
-    counts: dict[State, int] = {}
+    counts: dict[State, int] = {}  # noqa: RUF012 - a struct copies it
     settings: QueueSettings = QueueSettings()
     capped: tuple[State, ...] = ()
 

@@ -15,6 +15,7 @@ from msgspec import Struct, structs
 
 from holdfast._core.durations import seconds
 from holdfast._core.origin import Origin
+from holdfast._core.plain_view import PlainView
 from holdfast.errors import ConfigurationError
 
 UNLIMITED = 2**31 - 1
@@ -95,7 +96,7 @@ class KeyUse(Struct, frozen=True):
     holders: tuple[Holder, ...] = ()
 
 
-class LimitView(Struct, frozen=True, kw_only=True):
+class LimitView(PlainView, frozen=True, kw_only=True):
     """A limit and how much of it is used. ``wait``: the seconds until its rate allows the next start, 0 if it does now.
 
     ``holders``: the active jobs that were claimed first, ``MOST_HOLDERS`` at most. ``of_key``: the same of the key that was asked for.

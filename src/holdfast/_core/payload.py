@@ -16,7 +16,7 @@ from msgspec import UNSET, Raw, Struct, structs
 
 from holdfast._core.job import Failed, Json
 from holdfast._core.steps import SIGNAL_LIMIT, STEP_LIMIT
-from holdfast.errors import ConfigurationError, PayloadInvalid, PayloadTooLarge
+from holdfast.errors import ConfigurationError, PayloadInvalid, PayloadTooLarge, ResultInvalid
 
 PAYLOAD_LIMIT = 256 * 1024
 RESULT_LIMIT = 256 * 1024
@@ -246,6 +246,19 @@ def reader_of(kind: Any, what: str = "the result") -> Callable[[bytes], Any]:
             raise PayloadInvalid(f"{what}: {_explain(error)}") from error
 
     return read
+
+
+def result_reader(kind: Any, task: str) -> Callable[[bytes], Any]:
+    """Return a function that reads a result of this task as this type; ``ResultInvalid`` for one that does not fit."""
+    read = reader_of(kind, f"the result of {task}")
+
+    def read_result(data: bytes) -> Any:
+        try:
+            return read(data)
+        except PayloadInvalid as error:
+            raise ResultInvalid(f"{error}; `handle.get().result` is what is stored", data) from error
+
+    return read_result
 
 
 def problem_of(kind: Any, data: bytes) -> str | None:

@@ -9,6 +9,7 @@ from uuid import UUID
 from msgspec import Struct, json, structs
 
 from holdfast._core.job import NewJob
+from holdfast._core.plain_view import PlainView
 from holdfast._core.ticks import MOST_COUNTED, When, following, jitter_of, job_of, newest, number_of, upcoming
 
 UNNUMBERED: Final = UUID(int=0)
@@ -243,7 +244,7 @@ class DeclaredSchedule(Struct, frozen=True):
         return declaration(self.name, self.definition.digest)
 
 
-class ScheduleView(Struct, frozen=True, kw_only=True):
+class ScheduleView(PlainView, frozen=True, kw_only=True):
     """A schedule as people see it. ``next``: the coming ticks, on the store's calendar; empty while it is paused.
 
     ``catch_up``: how many of the newest missed ticks fire. ``jitter`` and ``grace`` are in seconds.

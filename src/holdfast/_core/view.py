@@ -7,12 +7,13 @@ from msgspec import Struct, structs
 
 from holdfast._core.job import AttemptOutcome, Claim, Failure, HeldFor, Json, Reason, Rescue, RescueReason, State
 from holdfast._core.payload import decode_json
+from holdfast._core.plain_view import PlainView
 from holdfast._core.points import Point, track_of
 from holdfast._core.record import AttemptRecord, JobRecord
 from holdfast.errors import PayloadInvalid
 
 
-class AttemptView(Struct, frozen=True, kw_only=True):
+class AttemptView(PlainView, frozen=True, kw_only=True):
     """One start of the handler. ``late_result``: what it returned after the job had been taken from its worker.
 
     ``points``: its progress, at most 32 reports of it; ``stage``, ``fraction`` and ``message``: the last ones.
@@ -49,7 +50,7 @@ class AttemptView(Struct, frozen=True, kw_only=True):
         )
 
 
-class JobView(Struct, frozen=True, kw_only=True):
+class JobView(PlainView, frozen=True, kw_only=True):
     """A job as read in one snapshot. ``attempt`` counts starts; ``attempts`` is filled by ``get``, not by ``list``.
 
     ``rescued``: why it was last taken from a worker while its code ran; ``rescued_at``: when; ``rescued_from``: which worker;
@@ -90,7 +91,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     expires_at: datetime | None
     unique_key: str | None
     key: str = ""
-    headers: dict[str, str] = {}
+    headers: dict[str, str] = {}  # noqa: RUF012 - a struct copies it
     workflow: UUID | None = None
     awaits: str | None = None
     held_for: HeldFor | None = None

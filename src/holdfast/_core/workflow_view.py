@@ -4,15 +4,14 @@ from collections.abc import Iterable
 from datetime import datetime
 from uuid import UUID
 
-from msgspec import Struct
-
 from holdfast._core.job import Failure, Reason, State
 from holdfast._core.member import Member
+from holdfast._core.plain_view import PlainView
 from holdfast._core.record import JobRecord
 from holdfast._core.workflow import FlowView, MemberView
 
 
-class NodeView(Struct, frozen=True, kw_only=True):
+class NodeView(PlainView, frozen=True, kw_only=True):
     """A member of a workflow. ``after``: the names of those it depends on. ``is_paused``: the pause of the workflow holds it.
     ``awaits``: the signal for which it waits.
 
@@ -45,7 +44,7 @@ def maps_that_ran(view: FlowView, node: UUID) -> list[str]:
     return [each.node for each in maps if any(taken.is_each and taken.parent in again for taken in each.inputs)]
 
 
-class WorkflowView(Struct, frozen=True, kw_only=True):
+class WorkflowView(PlainView, frozen=True, kw_only=True):
     """A workflow as read in one snapshot, with its nodes in the order in which they were added.
 
     ``after``: the jobs of other workflows for which its own job waits, or has waited; read only to explain that.

@@ -8,10 +8,10 @@ from holdfast._core.answers import Duplicate, EnqueueAnswer
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.job import Json, NewJob, State
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
-from holdfast._core.payload import decode_json, reader_of
+from holdfast._core.payload import decode_json
 from holdfast._core.view import JobView
 from holdfast._engine.client.client import Client, require_no_conflict
-from holdfast.errors import JobNotFound, PayloadInvalid, ResultInvalid, UniqueConflict
+from holdfast.errors import JobNotFound, UniqueConflict
 from holdfast.sync import blocking
 
 if TYPE_CHECKING:
@@ -131,19 +131,6 @@ def id_of(job: UUID | str) -> UUID:
         return UUID(job)
     except (ValueError, AttributeError, TypeError):
         raise JobNotFound(f"{job!r} is not a job id; enqueue returns it, and `holdfast jobs list` shows it") from None
-
-
-def result_reader(kind: Any, task: str) -> Callable[[bytes], Any]:
-    """Return a function that reads a result of this task as this type; ``ResultInvalid`` for one that does not fit."""
-    read = reader_of(kind, f"the result of {task}")
-
-    def read_result(data: bytes) -> Any:
-        try:
-            return read(data)
-        except PayloadInvalid as error:
-            raise ResultInvalid(f"{error}: `handle.get().result` is what is stored", data) from error
-
-    return read_result
 
 
 def handles_of(

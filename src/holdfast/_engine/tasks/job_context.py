@@ -78,8 +78,6 @@ class JobContext:
     """For the engine: called when code that runs in another process starts there."""
     uses_steps = False
     """For the engine: whether this attempt has asked for the job's steps."""
-    saw_cancellation = False
-    """For the engine: whether the handler has asked, and learned that it is to end."""
     _is_lost = _is_draining = False
     _steps: StepLog | None = None
 
@@ -88,6 +86,7 @@ class JobContext:
         self._reporter = reporter
         self._checkpoint = claim.checkpoint
         self._is_cancelled = claim.job.cancel_requested
+        self.saw_cancellation = False
         self.waited = claim.waited
         """For the engine: for how long the job was due when its code began; in a runner, when it was claimed."""
 

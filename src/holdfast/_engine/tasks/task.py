@@ -13,7 +13,7 @@ from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.durations import Duration
 from holdfast._core.job import NewJob
 from holdfast._engine.client.connections import Connections
-from holdfast._engine.client.handle import Handle, handles_of, id_of, result_reader
+from holdfast._engine.client.handle import Handle, handles_of, id_of
 from holdfast._engine.client.within import aenqueue_within, enqueue_within
 from holdfast._engine.tasks.after import Join, Parent, When
 from holdfast._engine.tasks.around_enqueue import enqueued_within
@@ -71,7 +71,7 @@ class PreparedJob(NotAnArgument, Struct, Generic[Bound], frozen=True):
 
     def read(self, data: bytes) -> Bound:
         """Return a stored result with the type that the function is annotated with; that of a coroutine is what it returns."""
-        value: Bound = self.task.read_result(data)
+        value: Bound = self.task.definition.read_result(data)
         return value
 
     def bind(self) -> "PreparedJob[Bound]":
@@ -110,7 +110,7 @@ class PreparedJob(NotAnArgument, Struct, Generic[Bound], frozen=True):
 
     def handle(self, job: NewJob, answer: EnqueueAnswer) -> Handle[Any]:
         """Return the handle of a job that was written. ``UniqueConflict`` if a job with another payload has its key."""
-        return handles_of([job], answer, connections_of(self.task).client, self.task.read_result)[0]
+        return handles_of([job], answer, connections_of(self.task).client, self.task.definition.read_result)[0]
 
 
 class TaskWithOptions(Generic[Returned, Payload, Value]):
@@ -173,7 +173,7 @@ class TaskWithOptions(Generic[Returned, Payload, Value]):
             return self._send_here(changed)
 
     async def _send(self, jobs: Sequence[NewJob]) -> list[Handle[Value]]:
-        connections, within, read = connections_of(self._task), self._options.within, self._task.read_result
+        connections, within, read = connections_of(self._task), self._options.within, self._task.definition.read_result
         if within is not None:
             return await aenqueue_within(connections, within, jobs, read)
         if (after := self._options.after) is not None:
@@ -184,7 +184,7 @@ class TaskWithOptions(Generic[Returned, Payload, Value]):
         within = self._options.within
         if within is None:
             return self._send_blocking(jobs)
-        return enqueue_within(connections_of(self._task), within, jobs, self._task.read_result)
+        return enqueue_within(connections_of(self._task), within, jobs, self._task.definition.read_result)
 
     _send_blocking = blocking(_send)
 
@@ -253,11 +253,9 @@ class Task(TaskWithOptions[Returned, Payload, Value], Generic[Call, Returned, Pa
         >>> resize.handle("01890a5d-ac96-774b-bcce-b302099a8057").result()  # doctest: +SKIP
         'a.png'
         """
-        return Handle(id_of(id), self.definition.queue, connections_of(self).client, created=False, read=self.read_result)
-
-    def read_result(self, data: bytes) -> Any:
-        """Return a stored result with the type that the function is annotated with; ``ResultInvalid`` if it does not fit."""
-        return result_reader(self.definition.returns, self.name)(data)
+        return Handle(
+            id_of(id), self.definition.queue, connections_of(self).client, created=False, read=self.definition.read_result
+        )
 
     def options(
         self,

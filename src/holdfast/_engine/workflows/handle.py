@@ -8,10 +8,11 @@ from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.job import PLACE_OF, Json, NewJob, Place, State
 from holdfast._core.member import OnFailure
+from holdfast._core.payload import result_reader
 from holdfast._core.workflow import FlowVerb, SteerFlow
 from holdfast._core.workflow_view import NodeView, WorkflowView, maps_that_ran
 from holdfast._engine.client.client import Client
-from holdfast._engine.client.handle import Handle, Result, result_reader
+from holdfast._engine.client.handle import Handle, Result
 from holdfast.errors import ConfigurationError
 from holdfast.sync import blocking
 
