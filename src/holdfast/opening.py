@@ -13,6 +13,7 @@ from holdfast._core.table_spec import TableSpec
 from holdfast._core.transport_url import CHANGES, TransportUrl, listens, tails
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.events import Events
+from holdfast._ports.clock import Clock
 from holdfast._ports.store import Store
 from holdfast._ports.table import Table
 from holdfast._ports.transport import Transport
@@ -40,9 +41,9 @@ def connections_of(
     )
 
 
-def open_store(settings: Settings) -> Store:
-    """Open the store a URL names; drivers are loaded only now."""
-    clock, scheme = SystemClock(), scheme_of(settings.url)
+def open_store(settings: Settings, clock: Clock | None = None) -> Store:
+    """Open the store a URL names; drivers are loaded only now. ``clock``: another one for a store that reads this machine's."""
+    clock, scheme = clock or SystemClock(), scheme_of(settings.url)
     if scheme == "memory":
         from holdfast.stores.memory import MemoryStore
 

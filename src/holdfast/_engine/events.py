@@ -210,6 +210,10 @@ class Events:
             raise ValueError(f"{name!r} is not an event; there are: {', '.join(sorted(EventName))}")
         self._subscribers[name].append(callback)
 
+    def off(self, name: str, callback: Callable[[Event], object]) -> None:
+        """Call ``callback`` no longer."""
+        self._subscribers[name].remove(callback)
+
     def emit(self, name: EventName, **fields: Any) -> None:
         """Log the event and call its subscribers; format nothing if there is neither a log nor a subscriber for it."""
         self._emit(None, Event(name, fields))

@@ -5,7 +5,8 @@ import random
 from collections.abc import Callable
 from uuid import UUID
 
-from holdfast._system.clock import compose_uuid7
+from holdfast._core.durations import Duration, seconds
+from holdfast._system.clock import SystemClock, compose_uuid7
 
 _START_OF_WALL = 1_700_000_000.0
 _START_OF_MONOTONIC = 1_000.0
@@ -68,6 +69,36 @@ class FakeClock:
     def step_wall(self, seconds: float) -> None:
         """Set the wall clock forward; negative seconds set it back."""
         self._stepped += seconds
+
+
+class AdvancedClock(SystemClock):
+    """The clock of this machine, plus what a test has added: ``advance`` makes jobs due and leaves everything else running.
+
+    >>> clock = AdvancedClock()
+    >>> before = clock.wall()
+    >>> clock.advance("1h")
+    >>> clock.wall() - before >= 3600
+    True
+    """
+
+    def __init__(self) -> None:
+        self._added = 0.0
+
+    def advance(self, by: Duration) -> None:
+        """Let time pass, as seconds or as text such as ``"1h"``."""
+        self._added += seconds(by)
+
+    def monotonic(self) -> float:
+        """Read ``CLOCK_MONOTONIC`` and what was added, in seconds."""
+        return super().monotonic() + self._added
+
+    def boottime(self) -> float:
+        """Read ``CLOCK_BOOTTIME`` and what was added, in seconds."""
+        return super().boottime() + self._added
+
+    def wall(self) -> float:
+        """Read the system's wall clock and what was added, in seconds since the epoch."""
+        return super().wall() + self._added
 
 
 class FakeChance:

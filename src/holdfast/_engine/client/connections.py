@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from holdfast._engine.client.client import Client
@@ -70,6 +71,18 @@ class Connections(Forked):
             if self._opened is not None:
                 raise ConfigurationError(["the App's store was opened when its module was imported: open it in a function"])
             self._settings = settings
+
+    @contextmanager
+    def replaced(self, settings: Settings, open_store: Callable[[Settings], Store], clock: Clock) -> Iterator[None]:
+        """Use another store and another clock within the block, also while the usual ones are open: for tests."""
+        with self._lock:
+            kept = self._settings, self._open_store, self.clock, self._opened, self._clients
+            self._settings, self._open_store, self.clock, self._opened, self._clients = settings, open_store, clock, None, {}
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._settings, self._open_store, self.clock, self._opened, self._clients = kept
 
     async def close(self) -> None:
         """Close files and sockets; the next use opens them again."""
