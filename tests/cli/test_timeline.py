@@ -11,7 +11,7 @@ state                █████ running ███████ running █�
 attempt 1            │clone ▁│analyze ▅▅┃ killed: SIGKILL, out of memory, at 52 %
 web1-4711            └      ╵        ╵  ┃ ⚓ rescued, crash 1 of 3
 attempt 2                               │▅▅▅▅▅▅▅▅╱╱╱╱╱┃ lease ran out, at 71 %
-web2-1207                               └             ┃ no sign of life for 32 s, ⚓ rescued, crash 2 of 3, ◇ late result: refused, kept
+web2-1207                               └             ┃ no sign of life for 32 s, ⚓ rescued, ◇ late result 58 s later: refused, kept
 attempt 3, isolated                                   │analyze ▇▇█│ch┃ completed
 web1-4833                                             └              ┃
 """
@@ -38,9 +38,10 @@ def test_the_timeline_has_curves_stages_beats_silence_and_what_came_of_each_atte
             ending=Kind.SILENT,
             note="lease ran out, at 71 %",
             points=(Point(0, 0.5), Point(30, 0.6), Point(59, 0.71)),
-            rescue="rescued, crash 2 of 3",
+            rescue="rescued",
             silent_from=190.0,
             has_late_result=True,
+            late_at=280.0,
         ),
         Lane(
             attempt=3,

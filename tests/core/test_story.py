@@ -70,8 +70,8 @@ class Life:
     def finish(self, at: float, outcome: Outcome) -> Self:
         return self.move(at, finish(active_job(self.row), outcome, jitter=0.0))
 
-    def lose(self, at: float, why: LeaseEnd) -> Self:
-        return self.move(at, rescue(active_job(self.row), why, jitter=0.0))
+    def lose(self, at: float, why: LeaseEnd, by: str | None = None) -> Self:
+        return self.move(at, rescue(active_job(self.row), why, jitter=0.0, by=by))
 
     def move(self, at: float, moved: Transition) -> Self:
         kept = attempt_to_keep(self.row, moved, _at(at))
@@ -80,8 +80,9 @@ class Life:
         self.row = settled(self.row, moved.with_cancellation(cancel_requested=self.row.cancel_requested), _at(at))
         return self
 
-    def answer_late(self, result: bytes) -> Self:
-        self.attempts[-1] = structs.replace(self.attempts[-1], late_result=result)
+    def answer_late(self, result: bytes, at: float | None = None) -> Self:
+        late_at = None if at is None else _at(at)
+        self.attempts[-1] = structs.replace(self.attempts[-1], late_result=result, late_at=late_at)
         return self
 
     def reopen(self, at: float) -> Self:
@@ -115,7 +116,7 @@ def retried() -> Story:
 
 def killed() -> Story:
     life = Life().start(0.9, "web1-4711-9f3a").report(125, "analyze", 0.52)
-    life.lose(130.3, LeaseEnd(RescueReason.CRASHED, "SIGKILL (out of memory)"))
+    life.lose(130.3, LeaseEnd(RescueReason.CRASHED, "SIGKILL (out of memory)"), by="supervisor web1-4700")
     life.start(130.8, "web2-1207-07be").report(160, "analyze", 0.61).lose(170, LeaseEnd(RescueReason.CRASHED, "SIGSEGV"))
     return life.start(180.7, "web1-4833-c41d").report(300, "chart", 1.0).finish(324.4, Done(b"1")).story(400)
 
@@ -134,7 +135,7 @@ def stalled() -> Story:
 
 
 def late_result() -> Story:
-    life = Life().start(1, "web2-1207-07be").lose(95, LeaseEnd(RescueReason.EXPIRED)).answer_late(b'{"commits":400}')
+    life = Life().start(1, "web2-1207-07be").lose(95, LeaseEnd(RescueReason.EXPIRED)).answer_late(b'{"commits":400}', 118)
     return life.start(96, "web1-4711-9f3a").finish(130, Done(b"1")).story(3600)
 
 
@@ -284,13 +285,20 @@ def test_a_job_cancelled_while_it_waits_ends_after_its_attempt_not_on_it() -> No
 
 def test_a_late_failure_is_reported_as_one() -> None:
     life = Life().start(1, "w").lose(5, LeaseEnd(RescueReason.EXPIRED))
-    life.attempts[-1] = structs.replace(life.attempts[-1], error=BOOM)
+    life.attempts[-1] = structs.replace(life.attempts[-1], error=BOOM)  # by a release that kept no time
     late = life.story(9).entries[-2]
     assert (late.kind, late.text) == (
         Kind.LATE_RESULT,
         "Late failure (KeyError: 'chart') of attempt 1 refused, and kept: the job had been taken from w",
     )
     assert life.story(9).lanes[0].has_late_result
+
+
+def test_what_an_attempt_answers_after_the_end_of_its_job_is_the_last_entry() -> None:
+    life = Life(Policy(max_crashes=1)).start(1, "w").lose(5, LeaseEnd(RescueReason.EXPIRED)).answer_late(b"1", 60)
+    story = life.story(90)
+    assert [(entry.kind, entry.after) for entry in story.entries[-2:]] == [(Kind.FAILED, 5), (Kind.LATE_RESULT, 60)]
+    assert story.lanes[0].late_at == 60
 
 
 def test_attempts_without_a_record_are_counted() -> None:

@@ -41,7 +41,10 @@ NAMES = (
 def test_the_names_are_those_of_the_front_door() -> None:
     view = JobView.of(RECORD)
     assert set(view.__struct_fields__) == set(NAMES.split())
-    attempt = "attempt worker outcome error started_at ended_at signal stacks late_result error_key stage fraction message points"
+    attempt = (
+        "attempt worker outcome error started_at ended_at signal stacks late_result error_key stage fraction message points "
+        "rescued_by late_at"
+    )
     assert set(view.attempts[0].__struct_fields__) == set(attempt.split())
 
 

@@ -64,6 +64,14 @@ def test_stages_beats_silence_and_rescue_are_where_they_happened() -> None:
     assert (row.rescue, drawn.keys) == ("rescued, crash 1 of 3", {"curve", "beats", "gone", "rescue"})
 
 
+def test_a_late_result_is_drawn_when_it_came_if_that_is_known_and_not_too_close() -> None:
+    known = [_lane(1, 0, 50, Kind.SILENT, has_late_result=True, late_at=at) for at in (None, 51.0, 75.0, 1e9)]
+    drawn = timeline_of([*known, _lane(2, 50, None, None)], State.RUNNING, 100.0, "")
+    assert drawn is not None
+    assert [row.late_x for row in drawn.rows] == [None, None, 822.0, RIGHT, None]
+    assert [row.late for row in drawn.rows] == ["late result: refused, kept"] * 4 + [""]
+
+
 def test_a_finished_job_shows_its_state_at_the_end() -> None:
     drawn = timeline_of([_lane(1, 0, 5, Kind.FAILED)], State.CANCELLED, 10.0, "")
     assert drawn is not None

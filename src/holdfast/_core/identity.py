@@ -68,6 +68,15 @@ def worker_name(host: str, pid: int, incarnation: UUID) -> str:
     return f"{host}-{pid}-{incarnation.hex[:8]}"
 
 
+def rescuer_name(role: str, process: ProcessIdentity) -> str:
+    """Return the name of what takes jobs from workers, for people to read.
+
+    >>> rescuer_name("supervisor", ProcessIdentity("web-1", 42))
+    'supervisor web-1-42'
+    """
+    return f"{role} {process.host}-{process.pid}"
+
+
 def enqueue_call_id(first: UUID, lot: UUID) -> UUID:
     """Return the id of an enqueue call: the time of its first job's id, then 64 random bits.
 

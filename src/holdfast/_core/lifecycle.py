@@ -30,12 +30,13 @@ class Transition(Struct, frozen=True, kw_only=True):
     """One move of one active job, carrying its token.
 
     ``to`` is AVAILABLE, BLOCKED, HELD, or a finished state. ``delay``: an intended wait in seconds from now, perhaps zero; ``None``: the
-    job keeps its position in its queue. ``failures`` and ``crashes`` are new totals, not increments, so that sending the transition twice
-    counts once. ``record`` is the outcome to keep in the attempt record; ``None`` for a first-try success. ``rescued``: why the job's code
-    was interrupted, if it ran; ``owes_hook``: the task has an ``on_rescue`` to run for it. ``voids``: with VOIDED, the voids that the
-    lease must still have. ``awaits``: the signal that makes the job due before its wait is over. ``held_for``: why it is held.
-    ``children``: with BLOCKED, what it waits for. ``forgets_steps``: with COMPLETED, the job's steps and signals are deleted; with
-    AVAILABLE, its steps and its checkpoint. ``flow``: the workflow of the job, whose lock the write takes first.
+    job keeps its position in its queue. ``failures`` and ``crashes`` are new totals, not increments, so that sending the transition
+    twice counts once. ``record`` is the outcome to keep in the attempt record; ``None`` for a first-try success. ``rescued``: why the
+    job's code was interrupted, if it ran; ``rescued_by``: which supervisor took the job; ``owes_hook``: the task has an ``on_rescue``
+    to run for it. ``voids``: with VOIDED, the voids that the lease must still have. ``awaits``: the signal that makes the job due
+    before its wait is over. ``held_for``: why it is held. ``children``: with BLOCKED, what it waits for. ``forgets_steps``: with
+    COMPLETED, the job's steps and signals are deleted; with AVAILABLE, its steps and its checkpoint. ``flow``: the workflow of the job,
+    whose lock the write takes first.
     """
 
     job: UUID
@@ -53,6 +54,7 @@ class Transition(Struct, frozen=True, kw_only=True):
     signal: str | None = None
     stacks: str | None = None
     rescued: RescueReason | None = None
+    rescued_by: str | None = None
     owes_hook: bool = False
     voids: int = 0
     awaits: str | None = None
@@ -168,9 +170,10 @@ def deadline_exceeded(job: ActiveJob, charge: RescueReason, *, jitter: float) ->
     return _interrupted(job, structs.replace(moved, record=record), charge)
 
 
-def deadline_exceeded_elsewhere(job: ActiveJob, charge: RescueReason, *, jitter: float) -> Transition:
+def deadline_exceeded_elsewhere(job: ActiveJob, charge: RescueReason, *, jitter: float, by: str | None = None) -> Transition:
     """Return the same transition for another supervisor, long after the owner's should have acted; the write checks the limit again."""
-    return structs.replace(deadline_exceeded(job, charge, jitter=jitter), precondition=Precondition.OVERDUE)
+    moved = deadline_exceeded(job, charge, jitter=jitter)
+    return structs.replace(moved, precondition=Precondition.OVERDUE, rescued_by=by)
 
 
 def cancelled(job: ActiveJob, *, was_killed: bool = False) -> Transition:
@@ -179,8 +182,8 @@ def cancelled(job: ActiveJob, *, was_killed: bool = False) -> Transition:
     return _interrupted(job, moved, RescueReason.UNRESPONSIVE) if was_killed else moved
 
 
-def rescue(job: ActiveJob, why: LeaseEnd, *, jitter: float) -> Transition:
-    """Take a job from an owner whose lease has ended.
+def rescue(job: ActiveJob, why: LeaseEnd, *, jitter: float, by: str | None = None) -> Transition:
+    """Take a job from an owner whose lease has ended. ``by``: the supervisor that takes it, for people to read.
 
     After the first rescue the job has its old position in its queue. Later rescues wait ``backoff(n - 1)``, because a job that
     repeatedly kills its workers should not do it in a tight loop.
@@ -195,7 +198,7 @@ def rescue(job: ActiveJob, why: LeaseEnd, *, jitter: float) -> Transition:
     else:
         moved = _charged(job, jitter=jitter)
     if job.state is State.RUNNING:
-        moved = _interrupted(job, moved, charge or why.reason)
+        moved = structs.replace(_interrupted(job, moved, charge or why.reason), rescued_by=by)
     stacks = why.stacks if why.charges_crash_of(job) else None
     return structs.replace(moved, precondition=Precondition.LEASE_ENDED, signal=why.signal, stacks=stacks)
 

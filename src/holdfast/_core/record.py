@@ -34,7 +34,10 @@ OUTCOME_OF = {
 
 
 class AttemptRecord(Struct, frozen=True, kw_only=True, gc=False):
-    """The record of one attempt, keyed by job and token; a first-try success leaves none."""
+    """The record of one attempt, keyed by job and token; a first-try success leaves none.
+
+    ``rescued_by``: the supervisor that took the job from its worker. ``late_at``: when a result or an error came after that.
+    """
 
     job: UUID
     token: Token
@@ -48,6 +51,8 @@ class AttemptRecord(Struct, frozen=True, kw_only=True, gc=False):
     stacks: str | None = None
     late_result: bytes | None = None
     points: str | None = None
+    rescued_by: str | None = None
+    late_at: datetime | None = None
 
 
 class JobRecord(Struct, frozen=True, kw_only=True, gc=False):
@@ -283,6 +288,7 @@ def attempt_to_keep(row: JobRecord, transition: Transition, now: datetime) -> Se
         signal=transition.signal,
         stacks=transition.stacks,
         points=row.points,
+        rescued_by=transition.rescued_by,
     )
     is_brief = transition.to is State.AVAILABLE and transition.record in (AttemptOutcome.SNOOZED, AttemptOutcome.RELEASED)
     return SettledAttempt(transition.to, record, now if is_brief else None)

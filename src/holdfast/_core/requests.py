@@ -1,6 +1,6 @@
 """The requests of the engine to a store: leases, claims, progress, notes and filters, as values."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, TypeVar
@@ -142,6 +142,25 @@ class AttemptNote(Struct, frozen=True, kw_only=True):
     late_result: bytes | None = None
     error: Failure | None = None
     stacks: str | None = None
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it has what the attempt returned or raised."""
+        return self.late_result is not None or self.error is not None
+
+
+def merged_notes(learnt: Iterable[AttemptNote]) -> list[AttemptNote]:
+    """Return one note for each attempt. Of several the latest wins, but the first error stays."""
+    latest: dict[tuple[UUID, Token], AttemptNote] = {}
+    for note in learnt:
+        old = latest.get((note.job, note.token), note)
+        latest[note.job, note.token] = structs.replace(
+            old,
+            late_result=old.late_result if note.late_result is None else note.late_result,
+            error=old.error or note.error,
+            stacks=old.stacks if note.stacks is None else note.stacks,
+        )
+    return list(latest.values())
 
 
 class SteerVerb(StrEnum):

@@ -37,8 +37,9 @@ class Lane(Struct, frozen=True, kw_only=True):
     """One attempt in a timeline. ``begins`` and ``ends``: seconds since the job was enqueued. No ``ending``: its code runs.
 
     ``points``, ``stage``, ``fraction`` and ``message``: its progress, as far as it is remembered. ``has_late_result``: it answered after
-    the job had been taken from its worker. ``rescue``: that the job was taken from its worker, and which crash that was. ``beats``: those
-    of its worker that are remembered, and ``silent_from``: the last sign of life of a worker whose lease ran out, both as ``begins``.
+    the job had been taken from its worker. ``rescue``: that the job was taken from its worker, by which supervisor, and which crash that
+    was. ``beats``: those of its worker that are remembered; ``silent_from``: the last sign of life of a worker whose lease ran out;
+    ``late_at``: when the late result came; all three as ``begins``.
     """
 
     attempt: int
@@ -56,6 +57,7 @@ class Lane(Struct, frozen=True, kw_only=True):
     rescue: str = ""
     beats: tuple[float, ...] = ()
     silent_from: float | None = None
+    late_at: float | None = None
 
 
 class Story(Struct, frozen=True):
@@ -145,6 +147,7 @@ def _lane(job: JobView, run: Run, *, is_last: bool) -> Lane:
         rescue=rescue_note(job, run) if is_rescued(job, run, is_last=is_last) else "",
         beats=tuple(round((at - job.created_at).total_seconds(), 3) for at in run.beats),
         silent_from=_offset(job, silent_from(run)),
+        late_at=_offset(job, run.facts.late_at) if run.is_late else None,
     )
 
 

@@ -45,7 +45,7 @@ def entries_of(job: JobView, runs: Sequence[Run], facts: StoryFacts, now: dateti
     for run in runs:
         found.extend(_of_run(job, run, is_last=run is runs[-1]))
     found.extend(_of_state(job, runs, now))
-    return tuple(found)
+    return _in_order(found)
 
 
 def reason_of(job: JobView) -> str:
@@ -135,6 +135,15 @@ def _of_run(job: JobView, run: Run, *, is_last: bool) -> Iterator[Entry]:
         yield _rescued(job, run)
     if run.is_late:
         yield _late(job, run)
+
+
+def _in_order(found: list[Entry]) -> tuple[Entry, ...]:
+    """Return the entries with each late result where it came: perhaps while a later attempt ran, or after the job had ended."""
+    for late in [each for each in found if each.kind is Kind.LATE_RESULT and each.at is not None]:
+        found.remove(late)
+        later = (place for place, each in enumerate(found) if each.at is not None and late.at is not None and each.at > late.at)
+        found.insert(next(later, len(found)), late)
+    return tuple(found)
 
 
 def _late(job: JobView, run: Run) -> Entry:

@@ -91,7 +91,7 @@ def runs_of(job: JobView, attempts: Sequence[AttemptView], facts: StoryFacts) ->
             late_result=each.late_result,
             crash=crashes.get(position),
             failure=failures.get(position),
-            facts=AttemptFacts(points=each.points, stage=each.stage, fraction=each.fraction, message=each.message),
+            facts=AttemptFacts(**{name: getattr(each, name) for name in AttemptFacts.__struct_fields__}),
         )
         for position, each in enumerate(attempts)
     ]

@@ -14,7 +14,8 @@ from holdfast.errors import PayloadInvalid
 
 
 class AttemptView(PlainView, frozen=True, kw_only=True):
-    """One start of the handler. ``late_result``: what it returned after the job had been taken from its worker.
+    """One start of the handler. ``late_result``: what it returned after the job had been taken from its worker; ``late_at``: when that
+    came, or an error. ``rescued_by``: the supervisor that took the job, if one did.
 
     ``points``: its progress, at most 32 reports of it; ``stage``, ``fraction`` and ``message``: the last ones.
     """
@@ -33,6 +34,8 @@ class AttemptView(PlainView, frozen=True, kw_only=True):
     fraction: float | None = None
     message: str | None = None
     points: tuple[Point, ...] = ()
+    rescued_by: str | None = None
+    late_at: datetime | None = None
 
     @classmethod
     def of(cls, record: AttemptRecord) -> "AttemptView":

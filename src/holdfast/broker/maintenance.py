@@ -11,7 +11,7 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.identity import ProcessIdentity, worker_name
+from holdfast._core.identity import ProcessIdentity, rescuer_name, worker_name
 from holdfast._core.job import RescueReason
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.requests import NewLease
@@ -39,8 +39,9 @@ class Maintenance:
         self._store, self._now = environment.store, environment.lease_time
         self._contact, self._clock_check = Contact(settings.timing, self._now), ClockCheck()
         host = None if settings.reconcile == "off" else self._host
+        by = rescuer_name("broker", self._host.process())
         self._recovery = Recovery(
-            environment, self._contact, switches=settings.recovery, host=host, own=self._own, compare_clocks=self._beat
+            environment, self._contact, switches=settings.recovery, host=host, own=self._own, compare_clocks=self._beat, by=by
         )
         self._lease: NewLease | None = None
         self._beating = asyncio.Lock()  # recovery beats, too, before it judges

@@ -97,7 +97,8 @@ def _beats(lane: Lane, begin: int, end: int, last: float) -> str:
 def _came_of(lane: Lane) -> str:
     silence = None if lane.silent_from is None else f"no sign of life for {in_words((lane.ends or 0.0) - lane.silent_from)}"
     rescue = lane.rescue and f"⚓ {lane.rescue}"
-    late = "◇ late result: refused, kept" if lane.has_late_result else ""
+    later = "" if lane.late_at is None or lane.ends is None else f" {in_words(max(lane.late_at - lane.ends, 0.0))} later"
+    late = f"◇ late result{later}: refused, kept" if lane.has_late_result else ""
     return ", ".join(filter(None, (silence, rescue, late)))
 
 

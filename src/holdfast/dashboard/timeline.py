@@ -22,6 +22,8 @@ ROOM_FOR_END: Final = 0.016
 """The part of the drawing that is left for the state in which a job has ended."""
 LEAST_GONE: Final = 6.0
 """The narrowest silence that is drawn."""
+LEAST_LATE: Final = 24.0
+"""The least distance from an attempt to its late result that is drawn."""
 LETTER: Final = 7.0
 LETTER_SMALL: Final = 6.0
 RESCUE_X: Final = 27.0
@@ -51,7 +53,7 @@ class Row(Struct, frozen=True, kw_only=True):
     """One attempt. ``anchor``: on which side of ``note_x`` its note stands. ``curve``, ``area``: its progress, as SVG paths.
 
     ``beats``: where its worker renewed its lease. ``gone``: from where, and for how wide, nothing came from it; ``silence``: in words.
-    ``rescue``, ``late``: in words, if there was one.
+    ``rescue``, ``late``: in words, if there was one. ``late_x``: where the late result is drawn, if that is known and not too close.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Row(Struct, frozen=True, kw_only=True):
     tone: str
     rescue: str
     late: str
+    late_x: float | None
     curve: str
     area: str
     stages: Sequence[Stage]
@@ -149,6 +152,7 @@ def _row(lane: Lane, scale: _Scale, y: float) -> Row:
     curve, area = _curve(lane, scale, y)
     gone = None if lane.silent_from is None or end - scale.x(lane.silent_from) < LEAST_GONE else scale.x(lane.silent_from)
     silence = (lane.ends or 0.0) - (lane.silent_from or 0.0)
+    late_x = None if lane.late_at is None else scale.x(lane.late_at)
     return Row(
         name=f"attempt {lane.attempt}" + (", isolated" if lane.is_isolated else ""),
         worker=lane.worker if len(lane.worker) <= 22 else f"{lane.worker[:21]}…",
@@ -163,6 +167,7 @@ def _row(lane: Lane, scale: _Scale, y: float) -> Row:
         tone="rn" if lane.ending is None else _ENDS_WELL.get(lane.ending, "ft"),
         rescue=lane.rescue,
         late="late result: refused, kept" if lane.has_late_result else "",
+        late_x=None if late_x is None or late_x - end < LEAST_LATE else late_x,
         curve=curve,
         area=area,
         stages=list(_stages(lane, scale, y, end if gone is None else gone)),

@@ -99,7 +99,6 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
         return frozenset(lost)
 
     def annotate(self, now: Moment, notes: Sequence[AttemptNote]) -> None:
-        del now
         for note in notes:
             ended = self._all.attempts.row((note.job, note.token))
             if ended is None or ended.record is None:
@@ -109,6 +108,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
                 late_result=ended.record.late_result if note.late_result is None else note.late_result,
                 error=note.error if ended.record.error is None else ended.record.error,
                 stacks=ended.record.stacks if note.stacks is None else note.stacks,
+                late_at=(ended.record.late_at or now.wall) if note.is_late else ended.record.late_at,
             )
             self._all.attempts.put(note.job, note.token, structs.replace(ended, record=record))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from holdfast._core.identity import rescuer_name
 from holdfast._core.view import Rescued
 from holdfast._engine.client.client import Client
 from holdfast._engine.client.connections import Connections
@@ -20,7 +21,8 @@ async def recover(
     clock = connections.clock
     environment = Environment(connections.store, connections.transport, clock, connections.chance, events)
     contact = Contact(settings.timing, environment.lease_time)
-    recovery = Recovery(environment, contact, switches=switches, host=None if settings.reconcile == "off" else host)
+    sees, by = None if settings.reconcile == "off" else host, rescuer_name("command", host.process())
+    recovery = Recovery(environment, contact, switches=switches, host=sees, by=by)
     rescued = [*await recovery.reconcile(), *await recovery.step(skip_amnesty=now)]
     while await recovery.expire() >= EXPIRED_PER_STEP:
         pass

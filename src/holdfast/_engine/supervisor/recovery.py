@@ -96,13 +96,14 @@ class Recovery:
         own: Callable[[], Collection[UUID]] = frozenset,
         compare_clocks: Callable[[], Awaitable[object]] | None = None,
         rescued: Callable[[ActiveJob, Transition, str], None] | None = None,
+        by: str | None = None,
     ) -> None:
         self._store = environment.store
         self._events, self._chance, self._now = environment.events, environment.chance, environment.lease_time
         self._wall = environment.clock.wall
         self._publish = environment.transport.publish
         self._contact, self._host, self._own, self._compare_clocks = contact, host, own, compare_clocks
-        self._rescued = rescued
+        self._rescued, self._by = rescued, by
         self._off, self._left = frozenset(switches.off), Counter[str]()
         self._leases_left: set[UUID] = set()
         self._late: tuple[Transition, ...] = ()
@@ -187,7 +188,7 @@ class Recovery:
             return []
         jitters = [self._chance.jitter() for _ in late]
         moves = [
-            lifecycle.deadline_exceeded_elsewhere(each.job, each.charge, jitter=jitter)
+            lifecycle.deadline_exceeded_elsewhere(each.job, each.charge, jitter=jitter, by=self._by)
             for each, jitter in zip(late, jitters, strict=True)
         ]
         answer = await self._store.exchange(moves)
@@ -283,7 +284,7 @@ class Recovery:
                 break
             holds = [hold for hold in seen if hold.state.value not in self._off]
             left.update(hold.state.value for hold in seen if hold.state.value in self._off)
-            moves = [lifecycle.rescue(hold, why, jitter=self._chance.jitter()) for hold in holds]
+            moves = [lifecycle.rescue(hold, why, jitter=self._chance.jitter(), by=self._by) for hold in holds]
             answers = await self._move(moves) if moves else ()
             moved = [(h, m) for h, m, a in zip(holds, moves, answers, strict=True) if a is Answer.APPLIED]
             passed |= {(hold.id, hold.token) for hold in seen} - {(hold.id, hold.token) for hold, _ in moved}

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from holdfast._core.identity import rescuer_name
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
 from holdfast._engine.client.client import Client
@@ -240,6 +241,7 @@ class Supervisor:
                 own=self._own_leases,
                 compare_clocks=self._beat,
                 rescued=self._minutes.rescued,
+                by=rescuer_name("supervisor", self._host.process()),
             )
             await self._recovery.reconcile(by_host_name=settings.reconcile == "hostname")
             self._beating = self._service("beat", self._beat, pause=settings.timing.beat / 2)

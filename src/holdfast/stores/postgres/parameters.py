@@ -12,7 +12,7 @@ from holdfast._core.encoding import extra_text, failure_text
 from holdfast._core.job import PLACE_OF, NewJob, Place, State, Token
 from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.policy import Policy
-from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, ProgressUpdate, QueueSettings
+from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, ProgressUpdate, QueueSettings, merged_notes
 from holdfast._core.text import json_text, storable_text
 
 INLINE = 512  # payloads up to this long stay in the job's row
@@ -91,6 +91,7 @@ class SettleKind(Struct, omit_defaults=True):
     signal: str | None = None
     stacks: str | None = None
     rescued: str | None = None
+    rescued_by: str | None = None
     voids: int = 0
     awaits: str | None = None
     held_for: str | None = None
@@ -298,19 +299,7 @@ def reports(made: Sequence[ProgressUpdate]) -> list[tuple[Any, ...]]:
 
 
 def notes(learnt: Sequence[AttemptNote]) -> list[tuple[Any, ...]]:
-    """Return the parameters of ``annotate.sql``, for each statement that is needed.
-
-    Of several notes for one attempt the latest wins, but the first error stays.
-    """
-    latest: dict[tuple[UUID, Token], AttemptNote] = {}
-    for note in learnt:
-        old = latest.get((note.job, note.token), note)
-        latest[note.job, note.token] = structs.replace(
-            old,
-            late_result=old.late_result if note.late_result is None else note.late_result,
-            error=old.error or note.error,
-            stacks=old.stacks if note.stacks is None else note.stacks,
-        )
+    """Return the parameters of ``annotate.sql``, for each statement that is needed."""
     return [
         (
             *tokens((note.job, note.token) for note in merged),
@@ -318,7 +307,7 @@ def notes(learnt: Sequence[AttemptNote]) -> list[tuple[Any, ...]]:
             [failure_text(note.error) for note in merged],
             [storable_text(note.stacks) for note in merged],
         )
-        for merged in apart(latest.values(), lambda note: note.token.number)
+        for merged in apart(merged_notes(learnt), lambda note: note.token.number)
     ]
 
 
@@ -349,6 +338,7 @@ def _settling(settle: Transition) -> str:
             signal=storable_text(settle.signal),
             stacks=storable_text(settle.stacks),
             rescued=settle.rescued,
+            rescued_by=storable_text(settle.rescued_by),
             voids=settle.voids,
             awaits=storable_text(settle.awaits),
             held_for=settle.held_for,

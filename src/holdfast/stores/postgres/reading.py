@@ -21,7 +21,7 @@ from holdfast.stores.postgres.records import Row
 
 _ATTEMPT: Final = (
     *("job", "claim_id", "claim_number", "attempt", "worker", "outcome", "error", "started_at", "ended_at", "signal", "stacks"),
-    *("late_result", "points"),
+    *("late_result", "points", "rescued_by", "late_at"),
 )
 _STORED: Final = {State.SCHEDULED: (State.AVAILABLE,), State.BLOCKED: (State.AVAILABLE, State.BLOCKED)}
 """The states as rows have them of a job that is shown in this state."""

@@ -109,6 +109,8 @@ def attempt_of(row: Row) -> AttemptRecord:
         stacks=row["stacks"],
         late_result=row["late_result"],
         points=row["points"],
+        rescued_by=row["rescued_by"],
+        late_at=row["late_at"],
     )
 
 

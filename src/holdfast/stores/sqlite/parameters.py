@@ -10,7 +10,7 @@ from datetime import datetime
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from holdfast._core.encoding import extra_text, failure_text
 from holdfast._core.job import PLACE_OF, NewJob, Place, State, Token
@@ -24,6 +24,7 @@ from holdfast._core.requests import (
     NewLease,
     ProgressUpdate,
     QueueSettings,
+    merged_notes,
 )
 from holdfast._core.text import json_text, storable_text
 from holdfast.databases.sqlite.values import Values, micros, micros_of
@@ -69,6 +70,7 @@ class SettleKind(Struct):
     precondition: Precondition | None = None
     is_kept: bool = False
     rescued: str | None = None
+    rescued_by: str | None = None
     owes_hook: bool = False
     voids: int = 0
     awaits: str | None = None
@@ -332,18 +334,12 @@ def updates(made: Sequence[ProgressUpdate]) -> Values:
 
 
 def notes(learnt: Sequence[AttemptNote]) -> Values:
-    """Return records and fields of notes; of several for one attempt the latest wins, but the first error stays."""
-    merged: dict[tuple[UUID, Token], AttemptNote] = {}
-    for note in learnt:
-        old = merged.get((note.job, note.token), note)
-        merged[note.job, note.token] = structs.replace(
-            old,
-            late_result=old.late_result if note.late_result is None else note.late_result,
-            error=old.error or note.error,
-            stacks=old.stacks if note.stacks is None else note.stacks,
-        )
-    packed = records([(note.job, note.token, note.late_result) for note in merged.values()])
-    texts = [{"error": failure_text(note.error), "stacks": storable_text(note.stacks)} for note in merged.values()]
+    """Return records and fields of notes, one for each attempt."""
+    merged = merged_notes(learnt)
+    packed = records([(note.job, note.token, note.late_result) for note in merged])
+    texts = [
+        {"error": failure_text(note.error), "stacks": storable_text(note.stacks), "is_late": note.is_late} for note in merged
+    ]
     return {**packed, "notes": json_text(texts)}
 
 
@@ -364,6 +360,7 @@ def _settling(settle: Transition, place: int) -> SettleKind:
         precondition=None if settle.precondition is Precondition.TOKEN else settle.precondition,
         is_kept=settle.record is not None or PLACE_OF[settle.to] is Place.PENDING,
         rescued=settle.rescued,
+        rescued_by=storable_text(settle.rescued_by),
         owes_hook=settle.owes_hook,
         voids=settle.voids,
         awaits=storable_text(settle.awaits),

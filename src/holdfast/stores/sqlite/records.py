@@ -185,7 +185,8 @@ def outcome_of(
 
 def attempt_of(job: bytes, row: Row) -> AttemptRecord:
     """Return an attempt from its columns in ``get.sql``."""
-    claim, number, attempt, worker, outcome, error, started, ended, signal, stacks, late_result, points = row
+    claim, number, attempt, worker, outcome, error, started, ended, signal, stacks, late_result, *rest = row
+    points, rescued_by, late_at = rest
     return AttemptRecord(
         job=UUID(bytes=job),
         token=Token(UUID(bytes=claim), number),
@@ -199,6 +200,8 @@ def attempt_of(job: bytes, row: Row) -> AttemptRecord:
         stacks=stacks,
         late_result=_blob(late_result),
         points=points,
+        rescued_by=rescued_by,
+        late_at=_instant(late_at),
     )
 
 

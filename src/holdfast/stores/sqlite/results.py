@@ -17,7 +17,7 @@ from holdfast._core.record import JobRecord
 from holdfast._core.requests import QueueSettings
 from holdfast.stores.sqlite.records import Row, attempt_of, record_of, settled_attempt_of
 
-_ATTEMPT = 12  # columns
+_ATTEMPT = 14  # columns
 
 
 class Receipt(msgspec.Struct):

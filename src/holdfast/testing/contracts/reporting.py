@@ -7,6 +7,7 @@ from msgspec import structs
 from holdfast._core.job import ActiveJob, Failure, RescueReason, State, Token
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import Policy
+from holdfast._core.record import AttemptRecord
 from holdfast._core.requests import AttemptNote, ProgressUpdate
 from holdfast.testing.contracts.scene import BOOM, Part, Scene, done, raised, released, rescued, stale, story
 
@@ -255,6 +256,30 @@ class ReportContract(Part):
         await at.store.annotate([AttemptNote(job=job.id, token=job.token, error=Failure("Other", "again"))])
         (record,) = (await at.row(job.id)).attempts
         assert (record.late_result, record.stacks, record.error) == (b"1", "b", BOOM)
+
+    @story
+    async def test_the_record_of_an_attempt_names_its_rescuer_and_when_a_late_answer_came(self, at: Scene) -> None:
+        job = await at.running()
+        await at.store.end_lease(job.lease, CRASH)
+        await at.settle(rescued(job, CRASH, by="supervisor wéb-1-42"))
+        await at.store.annotate([AttemptNote(job=job.id, token=job.token, stacks="s")])
+        (before,) = (await at.row(job.id)).attempts
+        assert (before.rescued_by, before.late_at) == ("supervisor wéb-1-42", None)
+        at.advance(2.0)
+        found = list[AttemptRecord]()
+        for note in (
+            AttemptNote(job=job.id, token=job.token, error=BOOM),
+            AttemptNote(job=job.id, token=job.token, late_result=b"1"),
+        ):
+            await at.store.annotate([note])
+            found += (await at.row(job.id)).attempts
+            at.advance(2.0)
+        first, second = found
+        assert first == structs.replace(before, error=BOOM, late_at=first.late_at)
+        assert before.ended_at is not None
+        assert first.late_at is not None
+        assert before.ended_at <= first.late_at
+        assert second == structs.replace(first, late_result=b"1")
 
     @story
     async def test_a_note_for_no_record_is_nothing(self, at: Scene) -> None:

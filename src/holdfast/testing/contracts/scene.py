@@ -235,9 +235,9 @@ def answered(job: ActiveJob, outcome: Outcome) -> Transition:
     return finish(job, outcome, jitter=0.0)
 
 
-def rescued(job: ActiveJob, why: LeaseEnd) -> Transition:
+def rescued(job: ActiveJob, why: LeaseEnd, by: str | None = None) -> Transition:
     """Make the transition by which a supervisor takes a job from an owner whose lease has ended."""
-    return rescue(job, why, jitter=0.0)
+    return rescue(job, why, jitter=0.0, by=by)
 
 
 def released(job: ActiveJob, *, code_ran: bool = False) -> Transition:

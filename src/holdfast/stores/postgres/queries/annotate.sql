@@ -20,7 +20,13 @@ written AS (
     UPDATE holdfast.attempts AS attempt SET
         late_result = coalesce((:late_results::bytea[])[width_bucket(attempt.claim_number, :numbers::bigint[])], attempt.late_result),
         error = coalesce(attempt.error, (:errors::text[])[width_bucket(attempt.claim_number, :numbers::bigint[])]),
-        stacks = coalesce((:stacks::text[])[width_bucket(attempt.claim_number, :numbers::bigint[])], attempt.stacks)
+        stacks = coalesce((:stacks::text[])[width_bucket(attempt.claim_number, :numbers::bigint[])], attempt.stacks),
+        late_at = coalesce(attempt.late_at, CASE
+            WHEN num_nonnulls(
+                (:late_results::bytea[])[width_bucket(attempt.claim_number, :numbers::bigint[])],
+                (:errors::text[])[width_bucket(attempt.claim_number, :numbers::bigint[])]
+            ) > 0 THEN clock_timestamp()
+        END)
     WHERE attempt.job = ANY(:jobs::uuid[]) AND attempt.claim_number = ANY(ARRAY(SELECT free.claim_number FROM free))
     RETURNING attempt.claim_number
 )

@@ -8,7 +8,7 @@ SELECT
     attempts.attempt AS attempt_attempt, attempts.worker AS attempt_worker, attempts.outcome AS attempt_outcome,
     attempts.error AS attempt_error, attempts.started_at AS attempt_started_at, attempts.ended_at AS attempt_ended_at,
     attempts.signal AS attempt_signal, attempts.stacks AS attempt_stacks, attempts.late_result AS attempt_late_result,
-    attempts.points AS attempt_points
+    attempts.points AS attempt_points, attempts.rescued_by AS attempt_rescued_by, attempts.late_at AS attempt_late_at
 FROM holdfast.jobs
 LEFT JOIN LATERAL (
     SELECT * FROM holdfast.attempts

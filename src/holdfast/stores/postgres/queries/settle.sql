@@ -85,7 +85,7 @@ settled AS MATERIALIZED (
         asked.held_for, asked.awaits, asked.forgets_steps,
         -- A signal that came while the job ran, after the job had looked for it. The row is locked by now, and this sees what is committed.
         CASE WHEN asked.awaits IS NOT NULL THEN holdfast.has_signal(gone.id, asked.awaits) END AS is_signalled,
-        asked.outcome, asked.signal, asked.stacks, gone.attempt - (asked.never_ran AND gone.state = 'running')::integer + begun.now AS starts,
+        asked.outcome, asked.signal, asked.stacks, asked.rescued_by, gone.attempt - (asked.never_ran AND gone.state = 'running')::integer + begun.now AS starts,
         gone.attempt + begun.now AS number, coalesce(gone.started_at, CASE WHEN NOT asked.never_ran THEN gone.claimed_at END) AS begun_at,
         (:results::bytea[])[least(gone.place, cardinality(:results::bytea[]))] AS result,
         -- A job with a requested cancellation that does not complete ends cancelled, by any settle.
@@ -113,7 +113,7 @@ settled AS MATERIALIZED (
     FROM gone CROSS JOIN json_to_record((:kinds::json[])[gone.place]) AS asked (
         requested_state text, is_end boolean, is_kept boolean, new_failures integer, new_crashes integer, never_ran boolean,
         delay double precision, reason text, new_error text, outcome text, signal text, stacks text, rescued text,
-        owes_hook boolean, awaits text, held_for text, forgets_steps boolean
+        rescued_by text, owes_hook boolean, awaits text, held_for text, forgets_steps boolean
     )
     -- A claimed job that settles as run has started with the others of its lease, when it was claimed.
     CROSS JOIN LATERAL (SELECT (gone.state = 'claimed' AND NOT asked.never_ran)::integer AS now) AS begun
@@ -194,12 +194,12 @@ waiting AS (
 records AS (
     INSERT INTO holdfast.attempts (
         job, claim_number, claim_id, delete_day, requested_state, outcome, attempt, worker, started_at, ended_at, signal,
-        error, stacks, points
+        error, stacks, points, rescued_by
     )
     SELECT
         id, claim_number, claim_id, coalesce((SELECT ended.delete_day FROM ended WHERE ended.id = settled.id), '-infinity'),
         requested_state, outcome,
-        number, worker, begun_at, (SELECT now FROM clock), signal, new_error, stacks, points
+        number, worker, begun_at, (SELECT now FROM clock), signal, new_error, stacks, points, rescued_by
     FROM settled WHERE is_kept
 ),
 

@@ -6,7 +6,8 @@ UPDATE holdfast_attempts AS attempts SET
         late_result
     ),
     error = coalesce(error, json_extract(note.value, '$.error')),
-    stacks = coalesce(json_extract(note.value, '$.stacks'), stacks)
+    stacks = coalesce(json_extract(note.value, '$.stacks'), stacks),
+    late_at = iif(json_extract(note.value, '$.is_late'), coalesce(late_at, :wall), late_at)
 FROM json_each(:notes) AS note
 WHERE attempts.job = substr(:items, 72 * note.key + 1, 16)
     AND attempts.claim_id = substr(:items, 72 * note.key + 17, 16)

@@ -27,14 +27,14 @@ BEGIN
     -- First record the attempts that end, while the rows of their jobs still name the worker and the start.
     INSERT INTO holdfast_attempts (
         job, claim_number, claim_id, requested_state, outcome, attempt, worker, started_at, ended_at, signal, error, stacks,
-        points
+        points, rescued_by
     )
     SELECT
         jobs.id, jobs.claim_number, jobs.claim_id, settle.requested_state, settle.outcome,
         jobs.attempt + (jobs.state = 'claimed'),
         coalesce(jobs.worker, ''),
         coalesce(jobs.started_at, iif(settle.outcome IS NULL, NULL, jobs.claimed_at)), NEW.wall, settle.signal, settle.error,
-        settle.stacks, jobs.points
+        settle.stacks, jobs.points, settle.rescued_by
     FROM (
         WITH kind AS MATERIALIZED (
             SELECT
@@ -47,6 +47,7 @@ BEGIN
                 json_extract(value, '$.voids') AS voids,
                 json_extract(value, '$.has_flow') AS has_flow,
                 json_extract(value, '$.rescued') AS rescued,
+                json_extract(value, '$.rescued_by') AS rescued_by,
                 json_extract(value, '$.at') AS places
             FROM json_each(NEW.kinds)
             WHERE json_extract(value, '$.is_kept')

@@ -3,7 +3,8 @@ SELECT
     -- include shown()
     AS now, record.*,
     attempts.claim_id, attempts.claim_number, attempts.attempt, attempts.worker, attempts.outcome, attempts.error,
-    attempts.started_at, attempts.ended_at, attempts.signal, attempts.stacks, attempts.late_result, attempts.points
+    attempts.started_at, attempts.ended_at, attempts.signal, attempts.stacks, attempts.late_result, attempts.points,
+    attempts.rescued_by, attempts.late_at
 FROM holdfast_record AS record
 LEFT JOIN holdfast_attempts AS attempts ON attempts.job = record.id AND attempts.outcome IS NOT NULL
     AND attempts.claim_number >= coalesce((
