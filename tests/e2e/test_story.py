@@ -80,6 +80,8 @@ def test_a_job_that_was_killed_frozen_and_answered_late_has_one_story_on_page_te
     with fleet(tmp_path, url=store_url, ttl="3s", recovery="0.5s") as ships:
         job = lost_twice(ships)
         first, second, _ = (each.worker for each in job.attempts)
+        host = first.rsplit("-", 2)[0]
+        one, two = (f"supervisor {host}-{crew.pid}" for crew in ships.crews)
         story = convert(json.loads(shown(ships, job, "--json"))["story"], Story)
         texts = [entry.text for entry in story.entries]
         assert texts[:-1] == [
@@ -89,16 +91,16 @@ def test_a_job_that_was_killed_frozen_and_answered_late_has_one_story_on_page_te
             "Stage analyze",
             "Last progress: analyze, 52 %",
             "Killed: SIGKILL, at 52 %",
-            "Rescued: the job returned to its queue, crash 1 of 3",
+            f"Rescued by {one}: the job returned to its queue, crash 1 of 3",
             f"Attempt 2 on {second}",
             "Stage analyze",
             "Last progress: analyze, 71 %",
             "Lost: its worker stopped renewing its lease, and the lease ran out, at 71 %",
-            "Rescued: the job returned to its queue, crash 2 of 3",
-            f"Late result of attempt 2 refused, and kept: the job had been taken from {second}",
+            f"Rescued by {two}: the job returned to its queue, crash 2 of 3",
             f"Attempt 3 on {job.worker}, isolated, because one more crash ends the job",
             "Stage analyze",
             "Stage chart",
+            f"Late result of attempt 2 refused, and kept: the job had been taken from {second}",
         ]
         assert re.fullmatch(r"Completed after .+ s of work in three attempts", texts[-1])
         assert story.summary.endswith(
@@ -106,12 +108,15 @@ def test_a_job_that_was_killed_frozen_and_answered_late_has_one_story_on_page_te
             "What attempt 2 answered too late was refused and is kept."
         )
         assert [(lane.ending, lane.rescue, [point.fraction for point in lane.points]) for lane in story.lanes] == [
-            (Kind.KILLED, "rescued, crash 1 of 3", [0.05, 0.52]),
-            (Kind.SILENT, "rescued, crash 2 of 3", [0.6, 0.71]),
+            (Kind.KILLED, f"rescued by {one}, crash 1 of 3", [0.05, 0.52]),
+            (Kind.SILENT, f"rescued by {two}, crash 2 of 3", [0.6, 0.71]),
             (Kind.COMPLETED, "", [0.8, 1.0]),
         ]
         silence = (story.lanes[1].ends or 0.0) - (story.lanes[1].silent_from or 0.0)
         assert silence > 3.0  # its lease lives for so long after its last beat
+        begins, late_at, ends = story.lanes[2].begins, story.lanes[1].late_at, story.lanes[2].ends
+        assert None not in (begins, late_at, ends)
+        assert (begins or 0.0) < (late_at or 0.0) < (ends or 0.0)  # it came while the third attempt ran
         assert story == story_of(job, job.attempts, job.finished_at or job.created_at)
 
         printed, page = shown(ships, job), asyncio.run(ask(Dashboard(ships.app), f"/jobs/{job.id}")).body

@@ -56,6 +56,7 @@ class Site:
             host=host,
             own=lambda: self.own,
             compare_clocks=compare_clocks if compare else None,
+            by="supervisor web-1-42",
         )
 
     async def claim(self, jobs: int, lease: NewLease = LEASE, *, prefetch: int = 0, policy: Policy = PLAIN) -> list[UUID]:
@@ -103,6 +104,7 @@ async def test_l1_jobs_of_an_expired_lease_return_charged_and_idle_workers_are_w
     ]
     row = await site.row(jobs[0])
     assert (row.state, row.crashes, row.attempts[0].outcome) == (State.AVAILABLE, 1, AttemptOutcome.CRASHED)
+    assert row.attempts[0].rescued_by == "supervisor web-1-42"
     assert {job for hint in site.transport.published for job in hint.ids} == set(jobs)
     assert [fields["job"] for fields in site.log.of("job.rescued")] == jobs
     assert site.log.of("recovery.completed") == [
@@ -225,7 +227,7 @@ async def test_l1_a_silence_that_is_short_for_a_lease_does_not_delay_a_superviso
 @pytest.mark.parametrize("timing", [SHORT, LeaseTiming(ttl=300.0, beat=60.0, margin=50.0)])
 async def test_l3_a_job_past_a_limit_is_judged_after_the_amnesty_of_its_lease(timing: LeaseTiming) -> None:
     site = Site()
-    await site.claim(1, structs.replace(LEASE, timing=timing), policy=Policy(timeout=60.0))
+    (job,) = await site.claim(1, structs.replace(LEASE, timing=timing), policy=Policy(timeout=60.0))
     for _ in range(240):
         await site.in_contact(2)
         await site.memory.beat([LEASE.id])
@@ -238,6 +240,7 @@ async def test_l3_a_job_past_a_limit_is_judged_after_the_amnesty_of_its_lease(ti
     await site.in_contact(1)
     await site.memory.beat([LEASE.id])
     assert [each.reason for each in await site.recovery.step()] == ["timed_out"]
+    assert (await site.row(job)).attempts[0].rescued_by == "supervisor web-1-42"
 
 
 async def test_an_operator_may_skip_the_amnesty() -> None:

@@ -453,6 +453,7 @@ async def test_l1_jobs_of_a_killed_worker_return_to_their_queue_at_once_with_the
     assert fleet.clock.monotonic() - died < 0.5
     row = await fleet.row(job)
     assert (row.state, row.crashes, row.attempts[0].signal) == (State.AVAILABLE, 1, "SIGKILL")
+    assert row.attempts[0].rescued_by == "supervisor host-1"
     assert [job] == [each for hint in fleet.transport.published for each in hint.ids]
 
 
