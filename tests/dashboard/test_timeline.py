@@ -1,10 +1,12 @@
 """Where the attempts of a job are drawn."""
 
+import itertools
+
 from holdfast._core.job import State
 from holdfast._core.story import Lane
 from holdfast._core.story_runs import Point
 from holdfast._core.story_words import Kind
-from holdfast.dashboard.timeline import LEFT, MOST_LANES, MOST_TICKS, RIGHT, timeline_of
+from holdfast.dashboard.timeline import LATE, LEFT, LETTER, MOST_LANES, MOST_TICKS, RIGHT, WIDTH, Late, timeline_of
 
 
 def _lane(attempt: int, begins: float | None, ends: float | None, ending: Kind | None, **more: object) -> Lane:
@@ -68,8 +70,22 @@ def test_a_late_result_is_drawn_when_it_came_if_that_is_known_and_not_too_close(
     known = [_lane(1, 0, 50, Kind.SILENT, has_late_result=True, late_at=at) for at in (None, 51.0, 75.0, 1e9)]
     drawn = timeline_of([*known, _lane(2, 50, None, None)], State.RUNNING, 100.0, "")
     assert drawn is not None
-    assert [row.late_x for row in drawn.rows] == [None, None, 822.0, RIGHT, None]
-    assert [row.late for row in drawn.rows] == ["late result: refused, kept"] * 4 + [""]
+    assert [row.late for row in drawn.rows] == [LATE] * 4 + [""]
+    first, second, third, fourth, fifth = (row.late_mark for row in drawn.rows)
+    y, end = drawn.rows[2].y, drawn.rows[2].end
+    assert (first, second, fifth) == (None, None, None)
+    assert third == Late(822.0, 834.0, y + 52, "start")
+    assert fourth == Late(RIGHT, end + 8, drawn.rows[3].y + 67, "start")
+
+
+def test_the_words_of_a_late_result_stay_in_the_drawing() -> None:
+    for begins, late_at in itertools.product(range(0, 100, 7), range(0, 200, 9)):
+        lanes = [_lane(1, begins, 96, Kind.SILENT, has_late_result=True, late_at=float(late_at))]
+        drawn = timeline_of(lanes, State.FAILED, 100.0 + begins, "")
+        assert drawn is not None
+        if (mark := drawn.rows[0].late_mark) is not None:
+            left = mark.text_x - (LETTER * len(LATE) if mark.anchor == "end" else 0.0)
+            assert LEFT <= left <= WIDTH - LETTER * len(LATE)
 
 
 def test_a_finished_job_shows_its_state_at_the_end() -> None:

@@ -108,8 +108,8 @@ def test_a_job_that_was_killed_frozen_and_answered_late_has_one_story_on_page_te
             "What attempt 2 answered too late was refused and is kept."
         )
         assert [(lane.ending, lane.rescue, [point.fraction for point in lane.points]) for lane in story.lanes] == [
-            (Kind.KILLED, f"rescued by {one}, crash 1 of 3", [0.05, 0.52]),
-            (Kind.SILENT, f"rescued by {two}, crash 2 of 3", [0.6, 0.71]),
+            (Kind.KILLED, f"rescued by {host}, crash 1 of 3", [0.05, 0.52]),
+            (Kind.SILENT, f"rescued by {host}, crash 2 of 3", [0.6, 0.71]),
             (Kind.COMPLETED, "", [0.8, 1.0]),
         ]
         silence = (story.lanes[1].ends or 0.0) - (story.lanes[1].silent_from or 0.0)

@@ -77,6 +77,15 @@ def rescuer_name(role: str, process: ProcessIdentity) -> str:
     return f"{role} {process.host}-{process.pid}"
 
 
+def host_of_rescuer(name: str) -> str:
+    """Return the machine in the name of a rescuer, or the whole name if it has none.
+
+    >>> host_of_rescuer("supervisor web-1-42")
+    'web-1'
+    """
+    return name.rpartition(" ")[2].rpartition("-")[0] or name
+
+
 def enqueue_call_id(first: UUID, lot: UUID) -> UUID:
     """Return the id of an enqueue call: the time of its first job's id, then 64 random bits.
 

@@ -37,7 +37,7 @@ class Lane(Struct, frozen=True, kw_only=True):
     """One attempt in a timeline. ``begins`` and ``ends``: seconds since the job was enqueued. No ``ending``: its code runs.
 
     ``points``, ``stage``, ``fraction`` and ``message``: its progress, as far as it is remembered. ``has_late_result``: it answered after
-    the job had been taken from its worker. ``rescue``: that the job was taken from its worker, by which supervisor, and which crash that
+    the job had been taken from its worker. ``rescue``: that the job was taken from its worker, by which machine, and which crash that
     was. ``beats``: those of its worker that are remembered; ``silent_from``: the last sign of life of a worker whose lease ran out;
     ``late_at``: when the late result came; all three as ``begins``.
     """

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from holdfast._core.durations import in_words
+from holdfast._core.identity import host_of_rescuer
 from holdfast._core.job import FINISHED, HeldFor, Reason, State
 from holdfast._core.phrases import as_clause, percent
 from holdfast._core.steps import FOREVER
@@ -208,7 +209,7 @@ def is_rescued(job: JobView, run: Run, *, is_last: bool) -> bool:
 
 def rescue_note(job: JobView, run: Run) -> str:
     """Return a rescue as the note beside its drawing."""
-    by = "" if run.facts.rescued_by is None else f" by {run.facts.rescued_by}"
+    by = "" if run.facts.rescued_by is None else f" by {host_of_rescuer(run.facts.rescued_by)}"
     return f"rescued{by}{_crash(job, run)}"
 
 

@@ -22,6 +22,7 @@ ROOM_FOR_END: Final = 0.016
 """The part of the drawing that is left for the state in which a job has ended."""
 LEAST_GONE: Final = 6.0
 """The narrowest silence that is drawn."""
+LATE: Final = "late result: refused, kept"
 LEAST_LATE: Final = 24.0
 """The least distance from an attempt to its late result that is drawn."""
 LETTER: Final = 7.0
@@ -49,11 +50,20 @@ class Stage(Struct, frozen=True):
     is_border: bool
 
 
+class Late(Struct, frozen=True):
+    """Where a late result came, and where its words stand: behind it if they fit there, else below."""
+
+    x: float
+    text_x: float
+    text_y: float
+    anchor: str
+
+
 class Row(Struct, frozen=True, kw_only=True):
     """One attempt. ``anchor``: on which side of ``note_x`` its note stands. ``curve``, ``area``: its progress, as SVG paths.
 
     ``beats``: where its worker renewed its lease. ``gone``: from where, and for how wide, nothing came from it; ``silence``: in words.
-    ``rescue``, ``late``: in words, if there was one. ``late_x``: where the late result is drawn, if that is known and not too close.
+    ``rescue``, ``late``: in words, if there was one. ``late_mark``: where the late result is drawn, if that is known and not too close.
     """
 
     name: str
@@ -69,7 +79,7 @@ class Row(Struct, frozen=True, kw_only=True):
     tone: str
     rescue: str
     late: str
-    late_x: float | None
+    late_mark: "Late | None"
     curve: str
     area: str
     stages: Sequence[Stage]
@@ -152,7 +162,6 @@ def _row(lane: Lane, scale: _Scale, y: float) -> Row:
     curve, area = _curve(lane, scale, y)
     gone = None if lane.silent_from is None or end - scale.x(lane.silent_from) < LEAST_GONE else scale.x(lane.silent_from)
     silence = (lane.ends or 0.0) - (lane.silent_from or 0.0)
-    late_x = None if lane.late_at is None else scale.x(lane.late_at)
     return Row(
         name=f"attempt {lane.attempt}" + (", isolated" if lane.is_isolated else ""),
         worker=lane.worker if len(lane.worker) <= 22 else f"{lane.worker[:21]}…",
@@ -166,8 +175,8 @@ def _row(lane: Lane, scale: _Scale, y: float) -> Row:
         anchor="end" if is_right else "start",
         tone="rn" if lane.ending is None else _ENDS_WELL.get(lane.ending, "ft"),
         rescue=lane.rescue,
-        late="late result: refused, kept" if lane.has_late_result else "",
-        late_x=None if late_x is None or late_x - end < LEAST_LATE else late_x,
+        late=LATE if lane.has_late_result else "",
+        late_mark=_late_mark(lane, scale, y, end),
         curve=curve,
         area=area,
         stages=list(_stages(lane, scale, y, end if gone is None else gone)),
@@ -175,6 +184,15 @@ def _row(lane: Lane, scale: _Scale, y: float) -> Row:
         gone=None if gone is None else (gone, round(end - gone, 1)),
         silence="" if gone is None else f"no sign of life for {in_words(silence)}",
     )
+
+
+def _late_mark(lane: Lane, scale: _Scale, y: float, end: float) -> Late | None:
+    x, width = None if lane.late_at is None else scale.x(lane.late_at), LETTER * len(LATE)
+    if x is None or x - end < LEAST_LATE:
+        return None
+    if x + 12 + width <= WIDTH:
+        return Late(x, x + 12, y + 52, "start")
+    return Late(x, end + 8, y + 67, "start") if end + 8 + width <= WIDTH else Late(x, x + 8, y + 67, "end")
 
 
 def _beside(row: Row, before: Row | None) -> Row:
