@@ -30,7 +30,9 @@ from tests.e2e.waiting import until
 ACTIVE_SESSIONS = """
 SELECT pid FROM pg_stat_activity
 WHERE datname = current_database() AND state = 'active' AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+    AND wait_event IS DISTINCT FROM 'ClientRead'
 """
+"""Sessions at work. One that waits for the rest of a request of a frozen worker is not."""
 
 
 @contextmanager
@@ -113,7 +115,7 @@ def test_a_job_that_was_killed_frozen_and_answered_late_has_one_story_on_page_te
             (Kind.COMPLETED, "", [0.8, 1.0]),
         ]
         silence = (story.lanes[1].ends or 0.0) - (story.lanes[1].silent_from or 0.0)
-        assert silence > 3.0  # its lease lives for so long after its last beat
+        assert silence > 3 - 2 * 0.6  # the lease ends 3 s after its last beat, and the last report may have come a beat after that
         begins, late_at, ends = story.lanes[2].begins, story.lanes[1].late_at, story.lanes[2].ends
         assert None not in (begins, late_at, ends)
         assert (begins or 0.0) < (late_at or 0.0) < (ends or 0.0)  # it came while the third attempt ran
