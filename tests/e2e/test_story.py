@@ -115,7 +115,7 @@ def test_a_job_that_was_killed_frozen_and_answered_late_has_one_story_on_page_te
             (Kind.COMPLETED, "", [0.8, 1.0]),
         ]
         silence = (story.lanes[1].ends or 0.0) - (story.lanes[1].silent_from or 0.0)
-        assert silence > 3 - 2 * 0.6  # the lease ends 3 s after its last beat, and the last report may have come a beat after that
+        assert silence > 3 - 2 * 0.6  # the lease ends 3 s after its last beat; the last report may have come after that beat
         begins, late_at, ends = story.lanes[2].begins, story.lanes[1].late_at, story.lanes[2].ends
         assert None not in (begins, late_at, ends)
         assert (begins or 0.0) < (late_at or 0.0) < (ends or 0.0)  # it came while the third attempt ran
