@@ -3,7 +3,7 @@
 import asyncio
 import atexit
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -96,6 +96,22 @@ def soon(action: Callable[[], Coroutine[Any, Any, None]]) -> None:
     task = loop.create_task(action())
     _TASKS.add(task)
     task.add_done_callback(_TASKS.discard)
+
+
+def iterated(values: AsyncGenerator[Result, None]) -> Iterator[Result]:
+    """Yield what an async generator yields, for code without an event loop; it is closed when the caller stops."""
+    try:
+        while True:
+            try:
+                yield PORTAL.run(_next(values))
+            except StopAsyncIteration:
+                return
+    finally:
+        PORTAL.run(values.aclose())
+
+
+async def _next(values: AsyncGenerator[Result, None]) -> Result:
+    return await anext(values)
 
 
 def blocking(afunction: Callable[Parameters, Coroutine[Any, Any, Result]]) -> Callable[Parameters, Result]:

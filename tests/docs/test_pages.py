@@ -26,7 +26,7 @@ LONG = (
     "how-to/testing.md",
 )
 """Pages of `docs` whose blocks take more than 8 s of a core."""
-SHOWN = ("text", "json", "ini", "dockerfile", "yaml", "sql")
+SHOWN = ("text", "json", "ini", "dockerfile", "yaml", "sql", "javascript")
 
 
 def name_of(page: Path) -> str:

@@ -22,6 +22,7 @@ from holdfast._core.view import AttemptView, JobView
 from holdfast._engine.client.acting import named
 from holdfast._engine.client.announcement import announce
 from holdfast._engine.client.explaining import explained
+from holdfast._engine.client.following import Following
 from holdfast._engine.client.group_commit import GroupCommit
 from holdfast._engine.client.operator_calls import BATCH as BATCH
 from holdfast._engine.client.operator_calls import OperatorCalls
@@ -66,6 +67,7 @@ class Client(OperatorCalls):
         super().__init__(environment, retrier)
         self._transport, self._clock = environment.transport, environment.clock
         self._commits = GroupCommit(environment, self._retry)
+        self.following = Following(self.get, environment.clock)
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> EnqueueAnswer:
         """Write all jobs durably, or none. Raises ``StoreUnavailable`` after ``give_up`` seconds: they may or may not be there.

@@ -1,6 +1,7 @@
 """What an enqueue returns: a job by its id, to read, wait for, cancel or run again."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Generic
 from uuid import UUID
 
@@ -12,7 +13,7 @@ from holdfast._core.payload import decode_json
 from holdfast._core.view import JobView
 from holdfast._engine.client.client import Client, require_no_conflict
 from holdfast.errors import JobNotFound, UniqueConflict
-from holdfast.sync import blocking
+from holdfast.sync import blocking, iterated, refuse_inside_loop
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # Python before 3.13 has no defaults of type variables
@@ -80,6 +81,22 @@ class Handle(Generic[Result]):
         """Do what ``aresult`` does, for code without an event loop."""
         return blocking(Handle.aresult)(self, timeout)
 
+    def afollow(self, every: Duration = "1s") -> AsyncGenerator[JobView, None]:
+        """Yield the job as it is now, and again after each change, until it has finished.
+
+        It is read each ``every`` seconds, once for all of its followers in this event loop. A store that is away is waited for. Raises
+        ``JobNotFound``.
+
+        >>> async for job in handle.afollow():  # doctest: +SKIP
+        ...     print(job.state, job.stage, job.fraction)
+        """
+        return followed(self._connect, self.id, every)
+
+    def follow(self, every: Duration = "1s") -> Iterator[JobView]:
+        """Do what ``afollow`` does, for code without an event loop."""
+        refuse_inside_loop("afollow")
+        return iterated(self.afollow(every))
+
     async def acancel(self) -> State:
         """End the job if it waits, ask it to end if it runs; return its state now, unchanged if it had finished."""
         return self._found(await self._connect().cancel([self.id]))
@@ -121,6 +138,13 @@ class Handle(Generic[Result]):
         if self.id not in states:
             raise JobNotFound(f"no job has the id {self.id}: its retention has passed")
         return states[self.id]
+
+
+async def followed(connect: Callable[[], Client], job: UUID, every: Duration) -> AsyncGenerator[JobView, None]:
+    """Yield the job now and after each change. The client is that of the loop in which the first one is asked for."""
+    async with aclosing(connect().following.follow(job, every)) as views:
+        async for view in views:
+            yield view
 
 
 def id_of(job: UUID | str) -> UUID:

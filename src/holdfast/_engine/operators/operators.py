@@ -1,7 +1,7 @@
 """What people and programs do with a whole App: its jobs, its workers, its recovery."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Literal, Unpack, overload
 from uuid import UUID
@@ -16,14 +16,14 @@ from holdfast._core.job import Json, State
 from holdfast._core.requests import FITTING, MEANT, Steer, SteerVerb
 from holdfast._core.view import JobView, Rescued
 from holdfast._engine.client.client import ACTIONS, BATCH, MOVABLE, Client
-from holdfast._engine.client.handle import id_of
+from holdfast._engine.client.handle import followed, id_of
 from holdfast._engine.operators.stale import StaleJob, by_task, stale
 from holdfast._engine.operators.where import Conditions, selector_of, states_in
 from holdfast._engine.operators.where import Steered as Steered
 from holdfast._engine.operators.where import Where as Where
 from holdfast._engine.tasks.options import due
 from holdfast.errors import ConfigurationError, InvalidCursor, JobNotFound
-from holdfast.sync import blocking
+from holdfast.sync import blocking, iterated, refuse_inside_loop
 
 Id = UUID | str
 Ids = list[UUID]
@@ -46,6 +46,19 @@ class Jobs:
     async def aget(self, job: Id) -> JobView:
         """Return the job with its attempts; ``JobNotFound``."""
         return await self._connect().get(id_of(job))
+
+    def afollow(self, job: Id, every: Duration = "1s") -> AsyncGenerator[JobView, None]:
+        """Yield the job as it is now, and again after each change, until it has finished; see ``Handle.afollow``.
+
+        >>> async for job in app.jobs.afollow(id):  # doctest: +SKIP
+        ...     print(job.state, job.fraction)
+        """
+        return followed(self._connect, id_of(job), every)
+
+    def follow(self, job: Id, every: Duration = "1s") -> Iterator[JobView]:
+        """Do what ``afollow`` does, for code without an event loop."""
+        refuse_inside_loop("afollow")
+        return iterated(self.afollow(job, every))
 
     async def alist(self, *, limit: int = 100, cursor: Id | None = None, **conditions: Unpack[Conditions]) -> list[JobView]:
         """Return matching jobs, newest first, without attempts. ``cursor``: the id of the last job of the page before.

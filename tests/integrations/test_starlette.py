@@ -1,0 +1,71 @@
+"""The lifespan and the progress of a job, for FastAPI and Starlette."""
+
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+from uuid import UUID
+
+import msgspec
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import StreamingResponse
+
+from holdfast import App, JobNotFound
+from holdfast.integrations.starlette import lifespan, progress_response
+
+
+async def events(response: StreamingResponse) -> list[tuple[str, Any]]:
+    found = []
+    async for block in cast(AsyncIterator[bytes], response.body_iterator):
+        name, data = block.decode().removesuffix("\n\n").split("\n")
+        found.append((name.removeprefix("event: "), msgspec.json.decode(data.removeprefix("data: "))))
+    return found
+
+
+async def test_the_stream_ends_with_the_job_and_shows_neither_payload_nor_result() -> None:
+    app = App("memory://")
+
+    @app.task
+    async def report(secret: str) -> str:
+        return secret
+
+    handle = await report.aenqueue("canary")
+    response = await progress_response(app, handle.id, every="100ms")
+    await app.arun_due()
+    ((name, shown),) = await events(response)
+    assert (name, shown["state"], shown["attempt"], response.media_type) == ("end", "completed", 1, "text/event-stream")
+    assert "canary" not in str(shown)
+
+
+async def test_you_choose_the_fields_and_a_deleted_job_ends_the_stream() -> None:
+    app = App("memory://")
+    app.task(name="report")(lambda: None)
+    handle = await app.aenqueue("report")
+    response = await progress_response(app, str(handle.id), every="100ms", show=lambda view: {"now": view.state})
+    stream = cast(AsyncIterator[bytes], response.body_iterator)
+    assert await anext(stream) == b'event: progress\ndata: {"now":"available"}\n\n'
+    await app.jobs.adelete(handle.id)
+    assert [line async for line in stream] == [b"event: end\ndata: null\n\n"]
+
+
+async def test_an_unknown_job_is_an_error_before_the_answer_begins() -> None:
+    with pytest.raises(JobNotFound):
+        await progress_response(App("memory://"), UUID(int=1))
+
+
+@pytest.mark.parametrize("worker", [True, False])
+async def test_the_lifespan_runs_jobs_only_if_asked_and_closes_the_app(worker: bool, tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path}/jobs.db")
+
+    @app.task
+    async def double(n: int) -> int:
+        return n * 2
+
+    async with lifespan(app, worker=worker)(Starlette()):
+        handle = await double.aenqueue(21)
+        if worker:
+            assert await handle.aresult(timeout="10s") == 42
+        else:
+            assert await app.workers.alist() == []
+    assert not [each.name for each in threading.enumerate() if each.name.startswith("holdfast-sqlite")]
