@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from typing import Final, Literal
 from uuid import UUID
 
+from msgspec import structs
+
 from holdfast._core.answers import MOST_ATTEMPTS, DueJob, LeaseView, QueueView
 from holdfast._core.error_groups import ErrorList
 from holdfast._core.job import PLACE_OF, State
@@ -68,7 +70,9 @@ class Reading(StoreDatabase):
         return rows.record_of(found[0], tuple(_attempt_of(row) for row in found if row["attempt_job"] is not None))
 
     async def list(self, which: JobFilter) -> tuple[JobRecord, ...]:
-        found = await self._search("list", which.before, which.down_to, *conditions_of(which), which.limit, which.skip)
+        name = "roots" if which.only_workflows else "list"
+        conditions = conditions_of(structs.replace(which, only_workflows=False))
+        found = await self._search(name, which.before, which.down_to, *conditions, which.limit, which.skip)
         return readable(rows.record_of, found)
 
     async def errors(self, look: int, limit: int) -> ErrorList:

@@ -3,6 +3,8 @@
 import builtins
 from typing import Final, Literal
 
+from msgspec import structs
+
 from holdfast._core.answers import QueueView
 from holdfast._core.job import ACTIVE, State
 from holdfast._core.record import JobRecord
@@ -30,7 +32,7 @@ class ListVerbs:
         return await self._thread.run(lambda database: database.read(name, **values))
 
     async def list(self, which: JobFilter) -> tuple[JobRecord, ...]:
-        values, statement = matching(which), _statement_for(which)
+        values, statement = matching(structs.replace(which, only_workflows=False)), _statement_for(which)
 
         def read(database: StoreDatabase) -> builtins.list[Row]:
             is_crowded = statement == "list_waiting" and database.read("is_crowded", crowd=_CROWD) == [(True,)]
@@ -52,6 +54,8 @@ class ListVerbs:
 
 def _statement_for(which: JobFilter) -> str:
     """Return the statement that reads the fewest jobs of another kind."""
+    if which.only_workflows:
+        return "list_roots"
     if which.has_no_conditions:
         return "list_all"
     states = several(which.state)

@@ -18,6 +18,8 @@ SELECT jobs.*, -- include early_as((SELECT now FROM clock))
     AS early_as
 FROM found
 CROSS JOIN LATERAL ( -- one look into the indexes for each job: beside many waiting jobs, a join is planned as a scan of all jobs
-    SELECT * FROM holdfast.jobs WHERE jobs.id = found.id LIMIT 1
+    SELECT * FROM holdfast.jobs
+    WHERE jobs.id = found.id AND (:places::text[] IS NULL OR jobs.place = ANY(:places)) -- so that other tables are not even planned
+    LIMIT 1
 ) AS jobs
 ORDER BY jobs.id DESC
