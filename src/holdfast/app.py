@@ -305,7 +305,7 @@ class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations,
         """
         from holdfast._engine.operators.overview import overview
 
-        return await overview(self._connections)
+        return await overview(self._connections.client())
 
     async def aprune(self) -> Pruned:
         """Delete now what supervisors delete gradually: jobs past their retention, and old receipts; return how much that was."""

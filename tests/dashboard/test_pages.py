@@ -315,11 +315,11 @@ def test_what_cannot_be_shown_is_explained(app: App, path: str, status: int, wor
 def test_a_store_that_does_not_answer_is_reported_since_when(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     dashboard = Dashboard(app)
 
-    async def fail() -> None:
+    async def fail(*_: object) -> None:
         raise StoreUnavailable("connection refused")
 
     with monkeypatch.context() as patch:
-        patch.setattr(app, "aoverview", fail)
+        patch.setattr("holdfast.dashboard.views.overview.read", fail)
         first, second = get(dashboard, "/"), get(dashboard, "/")
     since = re.findall(r"since (\S+ \S+Z)", first.body + second.body)
     assert first.status == 503

@@ -9,11 +9,13 @@ from uuid import UUID
 import pytest
 
 from holdfast import App
+from holdfast._core.job import State
 from holdfast._engine.client.client import Client
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import Events
 from holdfast._engine.tasks.options import Options
 from holdfast.dashboard import Dashboard, Identity
+from holdfast.dashboard.shared_readings import SharedReadings
 from holdfast.dashboard.views.page import Asked, Page
 from holdfast.http.stream import KEPT, MOST_VIEWERS, MOST_WATCHED, TOPICS, Stream, Viewer
 from holdfast.stores.memory import MemoryStore
@@ -139,7 +141,7 @@ def test_a_viewer_that_comes_back_gets_what_it_missed_or_is_asked_to_read_again(
     asyncio.run(run())
 
 
-def test_a_page_that_renews_itself_is_read_once_a_second_for_all() -> None:
+def test_a_page_that_renews_itself_is_read_once_after_each_change_for_all() -> None:
     app, read = App("memory://"), list[str]()
     dashboard = Dashboard(app, authenticate=lambda request: Identity("a", [request.headers["x-role"]]))
 
@@ -147,12 +149,81 @@ def test_a_page_that_renews_itself_is_read_once_a_second_for_all() -> None:
         read.append(asked.id)
         return Page(template="message.html", title="t", values={"text": "", "remedy": "", "glyph": "dot", "family": "waiting"})
 
-    async def renew() -> None:
+    async def renew() -> list[str]:
+        read.clear()
         asked = [Asked(app=app, now=dashboard._now(), id=each) for each in ("x", "x", "x", "y")]
         await asyncio.gather(*(dashboard._shared(each, view) for each in asked))
+        return sorted(read)
 
-    asyncio.run(renew())
-    assert sorted(read) == ["x", "y"]
+    async def run() -> None:
+        assert [await renew(), await renew()] == [["x", "y"], []]
+        dashboard._stream._number += 1
+        assert [await renew(), await renew()] == [["x", "y"], []]
+
+    asyncio.run(run())
+
+
+class Reads:
+    """Readings of pages that take a given time of a clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.clock, self.change, self.count = FakeClock(), 0, 0
+        self.readings = SharedReadings(lambda: self.clock, lambda: self.change)
+
+    def of(self, key: str, seconds: float) -> "asyncio.Future[Page]":
+        async def read() -> Page:
+            self.count += 1
+            self.clock.advance(seconds)
+            return Page(template="", title=f"{key} {self.count}")
+
+        return self.readings.of(key, read)
+
+
+def test_what_is_watched_rests_nine_times_as_long_as_it_took() -> None:
+    async def run() -> None:
+        reads = Reads()
+        assert (await reads.of("x", 0.6)).title == "x 1"
+        reads.change += 1
+        assert (await reads.of("x", 0.6)).title == "x 1"  # the next one would take longer than a viewer waits
+        reads.clock.advance(5.3)
+        waiting = [reads.of("x", 0.0), reads.of("x", 0.0), reads.of("y", 0.0)]
+        done, _ = await asyncio.wait(waiting, timeout=0)
+        assert (done, reads.count) == (set(), 1)
+        reads.change += 1  # it is seen by the reading that has not begun
+        assert sorted({(await each).title[0] for each in waiting}) == ["x", "y"]
+        assert reads.count == 3
+
+    asyncio.run(run())
+
+
+def test_a_change_during_a_reading_has_the_page_read_again() -> None:
+    async def run() -> None:
+        reads, goes_on = Reads(), asyncio.Event()
+
+        async def read() -> Page:
+            await goes_on.wait()
+            return Page(template="", title="old")
+
+        first = reads.readings.of("x", read)
+        await asyncio.wait([first], timeout=0.01)
+        reads.change += 1
+        second = reads.of("x", 0.0)
+        goes_on.set()
+        assert [(await first).title, (await second).title] == ["old", "x 1"]
+
+    asyncio.run(run())
+
+
+def test_pages_see_the_counts_of_the_latest_look(world: World) -> None:
+    async def run() -> None:
+        _join(world, Viewer(TOPICS))
+        await world.enqueue()
+        await world.stream.look()
+        world.store.asked.clear()
+        (queue,) = await world.stream.queues()
+        assert (queue.counts[State.AVAILABLE], world.store.asked.total()) == (1, 0)
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ class Dashboard:
         )
         operations, epoch = operations_of(self._managed), SystemRandomness().uuid4().hex[:12]
         self._stream = Stream(lambda: self._managed.client, lambda: environment_of(app).clock, epoch)
-        self._readings = SharedReadings(lambda: environment_of(app).clock)
+        self._readings = SharedReadings(lambda: environment_of(app).clock, lambda: self._stream.changes)
         self._acting = Acting(self._managed, operations)
         self._pages = Starlette(routes=self._routes(operations), exception_handlers={HTTPException: self._unknown})
         self._answers = Compressed(self._pages, _has_form)
@@ -227,7 +227,8 @@ class Dashboard:
         query = {name: value.strip() for name, value in request.query_params.items() if value.strip()}
         may = self._access.may(identity, target_of(request))
         id, redact = request.path_params.get("id", ""), self._managed.redact
-        return Asked(app=self._app, now=self._now(), query=query, id=id, may=may, redact=redact)
+        counted = self._stream.queues if _LIVE in request.headers else None
+        return Asked(app=self._app, now=self._now(), query=query, id=id, may=may, redact=redact, counted=counted)
 
     async def _enter(self, request: Request) -> Response:
         """Give the browser that opens the link of ``holdfast dashboard --actions`` its session."""

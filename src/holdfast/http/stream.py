@@ -2,15 +2,17 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 from uuid import UUID
 
 import msgspec
 from msgspec import Struct
 
+from holdfast._core.answers import QueueView
 from holdfast._core.job import State
+from holdfast._core.queue_counts import MOST_SHOWN
 from holdfast._core.requests import JobFilter
 from holdfast._engine.client.client import Client
 from holdfast._engine.service import Signal
@@ -25,7 +27,7 @@ SHARE: Final = 10
 """How many times its own length a look waits before the next: a store that answers slowly is asked less often."""
 KEPT: Final = 60.0
 """Seconds for which events are remembered, for viewers whose connection broke."""
-MOST_WATCHED: Final = 3
+MOST_WATCHED: Final = 2
 """The jobs that do not run and that one look reads; others have their turn in the next ones."""
 MOST_RUNNING: Final = 100
 MOST_VIEWERS: Final = 200
@@ -90,6 +92,7 @@ class Stream:
         self._viewers, self._recent = list[Viewer](), deque[Event]()
         self._seen: dict[str, Things] = {}
         self._running: Things = {}
+        self._queues: Sequence[QueueView] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._number, self._turn, self._is_closed = 0, 0, False
 
@@ -128,25 +131,38 @@ class Stream:
         finally:
             self._viewers.remove(viewer)
 
+    @property
+    def changes(self) -> int:
+        """How many changes were seen so far: what was read before the latest one may be outdated."""
+        return self._number
+
+    async def queues(self) -> Sequence[QueueView]:
+        """Return the queues as the latest look saw them; without a viewer, as they are now."""
+        return await self._connect().queues(MOST_SHOWN) if self._queues is None else self._queues
+
     async def look(self) -> None:
         """Compare the store with the look before, and send what changed. The first look has nothing to compare with."""
         client = self._connect()
-        queues, workers = await client.queues(), await client.workers()
+        queues, workers = await client.queues(MOST_SHOWN), await client.workers()
         records = await client.page(JobFilter(state=State.RUNNING, limit=MOST_RUNNING))
         running = {str(each.id): (each.state, each.attempt, each.fraction, each.stage) for each in records}
-        self._compare("counts", {"": [sorted(each.counts.items()) for each in queues]})
-        self._compare("queue", {each.name: (each.paused_at, each.counts) for each in queues})
-        self._compare("worker", {each.worker: (condition(each), each.holds, each.claimed) for each in workers})
+        newest = [each.id for each in await client.page(JobFilter(limit=1))] if any(each.capped for each in queues) else []
         watched = await self._watched(client, running)
         stopped = {job: None for job in self._running if job not in running and job not in watched}
         known = {
             job: state for job, state in self._seen.get("job", {}).items() if job not in stopped and job not in self._running
         }
+        self._queues = queues
+        # From here on nothing is awaited: who reads a page for one of the changes reads it for all of them.
+        self._compare("counts", {"": [newest, *(sorted(each.counts.items()) for each in queues)]})
+        self._compare("queue", {each.name: (each.paused_at, each.counts) for each in queues})
+        self._compare("worker", {each.worker: (condition(each), each.holds, each.claimed) for each in workers})
         self._compare("job", {**known, **running, **watched})
         self._running = running
-        for viewer in self._viewers:
-            if viewer.is_new:  # changes before this look are seen by no later one
-                viewer.reread()
+        new = [viewer for viewer in self._viewers if viewer.is_new]  # changes before this look are seen by no later one
+        self._number += bool(new)
+        for viewer in new:
+            viewer.reread()
 
     async def _watched(self, client: Client, running: Things) -> dict[str, object]:
         """Return the watched jobs whose turn it is, of those that do not run."""
@@ -193,9 +209,11 @@ class Stream:
         try:
             while self._viewers:
                 began = self._clock().monotonic()
-                with suppress(HoldfastError, TimeoutError):  # the pages report it
+                try:
                     await self.look()
+                except (HoldfastError, TimeoutError):  # the pages report it
+                    self._queues = None
                 await pause.wait(max(EVERY, SHARE * (self._clock().monotonic() - began)))
         finally:
-            self._looking, self._seen, self._running = None, {}, {}
+            self._looking, self._seen, self._running, self._queues = None, {}, {}, None
             self._recent.clear()

@@ -6,17 +6,17 @@ from typing import TypeVar
 
 from msgspec import structs
 
+from holdfast._core.answers import QueueView
 from holdfast._core.audit import AuditEntry, AuditFilter
 from holdfast._core.error_groups import ErrorList
 from holdfast._core.job import FINISHED, State
 from holdfast._core.overview import LOOK_AT_FAILED, MOST_HELD, MOST_RESCUED, MOST_RUNNING, Overview, needs_of
-from holdfast._core.queue_counts import MOST_COUNTED
+from holdfast._core.queue_counts import MOST_SHOWN
 from holdfast._core.requests import JobFilter
 from holdfast._core.schedule import ScheduleView
 from holdfast._core.view import JobView
 from holdfast._engine import store_defaults
 from holdfast._engine.client.client import Client
-from holdfast._engine.client.connections import Connections
 from holdfast._engine.operators.looking import MOST_LOOKED, newest
 from holdfast.errors import Unsupported
 
@@ -24,14 +24,13 @@ Row = TypeVar("Row")
 UNFINISHED = tuple(state for state in State if state not in FINISHED)
 
 
-async def overview(connections: Connections) -> Overview:
-    """Read what the store shows, and find what an operator should look at."""
-    client = connections.client()
+async def overview(client: Client, queues: Sequence[QueueView] | None = None) -> Overview:
+    """Read what the store shows, and find what an operator should look at. ``queues``: they were read just now."""
 
     async def schedules() -> list[ScheduleView]:
         return [ScheduleView.of(each, 1) for each in (await client.schedules()).found]
 
-    queues = await client.queues(MOST_COUNTED)
+    queues = await client.queues(MOST_SHOWN) if queues is None else queues
 
     async def pauses() -> Sequence[AuditEntry]:
         return await client.audits(AuditFilter(action="pause")) if any(queue.paused_at for queue in queues) else ()
@@ -42,7 +41,7 @@ async def overview(connections: Connections) -> Overview:
         queues=queues,
         running=await client.list(JobFilter(state=State.RUNNING, limit=MOST_RUNNING)),
         held=await client.list(JobFilter(state=State.HELD, limit=MOST_HELD)),
-        waiting_tasks=await store_defaults.waiting_tasks(connections.store),
+        waiting_tasks=await client.ask("waiting_tasks", store_defaults.waiting_tasks),
         limits=await _if_any(client.limits),
         schedules=await _if_any(schedules),
         errors=await _errors(client),

@@ -1,6 +1,7 @@
 """The list of jobs: by state and conditions, newest first, page by page."""
 
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -9,9 +10,9 @@ from uuid import UUID
 
 from msgspec import ValidationError
 
+from holdfast._core.answers import QueueView
 from holdfast._core.durations import seconds
 from holdfast._core.job import FINISHED, Reason, State
-from holdfast._core.queue_counts import MOST_COUNTED, capped_in
 from holdfast._core.view import JobView
 from holdfast._engine.operators.looking import MOST_LOOKED, alook
 from holdfast._engine.operators.where import Where
@@ -41,9 +42,9 @@ async def jobs(asked: Asked) -> Page:
     require_readable(where, asked.may)
     look = await alook(asked.app.jobs, where, PAGE, _cursor(asked.query.get("cursor")), most=MOST_LOOKED)
     found = look.jobs
-    counts = await asked.app.jobs.acounts(most=MOST_COUNTED)
+    queues = await asked.queues()
     values: dict[str, Any] = {
-        "tabs": _tabs(chosen, counts),
+        "tabs": _tabs(chosen, queues),
         "fields": [
             {"name": name, "value": chosen.get(name, "")}
             for name in ("task", "queue", "tag", "key", "worker", "error", "text")
@@ -115,10 +116,13 @@ def command(chosen: dict[str, str]) -> str:
     return shlex.join(["holdfast", "jobs", "list", *options])
 
 
-def _tabs(chosen: dict[str, str], counts: dict[str, int]) -> list[dict[str, Any]]:
+def _tabs(chosen: dict[str, str], queues: Sequence[QueueView]) -> list[dict[str, Any]]:
     rest = {name: value for name, value in chosen.items() if name != "state"}
     current = chosen.get("state")
-    capped = capped_in(((State(state), count) for state, count in counts.items()), MOST_COUNTED)
+    counts: Counter[State] = Counter()
+    for queue in queues:
+        counts.update(queue.counts)
+    capped = {state for queue in queues for state in queue.capped}
     everything = {"name": "all", "count": number(sum(counts.values()), is_capped=bool(capped)), "family": ""}
     tabs: list[dict[str, Any]] = [everything | {"link": jobs_where(**rest), "is_current": not current}]
     tabs += [

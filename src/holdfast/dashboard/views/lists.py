@@ -28,7 +28,7 @@ _LEVELS = {"ok": ("completed", "completed"), "warning": ("held", "held"), "error
 
 async def queues(asked: Asked) -> Page:
     """Return the queues with the number of their jobs in each state."""
-    found = await asked.app.queues.alist()
+    found = await asked.queues()
     heads = columns("queue", "state", *(f"{state}#" for state in TABS), "priority#", "weight#", *acting(asked))
     rows = [_queue(queue, asked) for queue in found]
     return table("Queues", "/queues", heads, rows, nothing="No queue has a job, is paused or has settings.")

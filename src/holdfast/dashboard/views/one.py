@@ -47,7 +47,7 @@ class Section(Struct, frozen=True, kw_only=True):
 
 async def queue(asked: Asked) -> Page:
     """Return the page of a queue: what waits in it, what runs, who holds the slots of its limits, and whose jobs wait."""
-    of = next((each for each in await asked.app.queues.alist() if each.name == asked.id), None)
+    of = next((each for each in await asked.queues() if each.name == asked.id), None)
     if of is None:
         return _missing("queue", asked.id, "It has no job, is not paused and has no settings.")
     running = await asked.app.jobs.alist(queue=of.name, state=[State.CLAIMED, State.RUNNING], limit=NEWEST)

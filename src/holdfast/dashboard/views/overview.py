@@ -15,6 +15,8 @@ from holdfast._core.overview import MOST_RUNNING, Need, Overview
 from holdfast._core.phrases import percent
 from holdfast._core.story_words import CRASH_KIND_OF, ENDINGS, counted
 from holdfast._core.view import JobView
+from holdfast._engine.operators.operators import client_of
+from holdfast._engine.operators.overview import overview as read
 from holdfast.dashboard.charts import per_second
 from holdfast.dashboard.views.history import last_hours
 from holdfast.dashboard.views.page import Asked, Page, jobs_where
@@ -31,7 +33,7 @@ _COMMAND = re.compile(r"(holdfast [^;]+)")
 
 async def overview(asked: Asked) -> Page:
     """Return the overview, from one look at the store."""
-    seen, last = await asked.app.aoverview(), await last_hours(asked)
+    seen, last = await read(client_of(asked.app.jobs), await asked.queues()), await last_hours(asked)
     counts: Counter[State] = Counter()
     for queue in seen.queues:
         counts.update(queue.counts)

@@ -1,14 +1,17 @@
 """What a view is asked, what it returns, and the values that tables on several pages share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
 from msgspec import Struct
 
+from holdfast._core.answers import QueueView
 from holdfast._core.job import State
+from holdfast._core.queue_counts import MOST_SHOWN
 from holdfast._core.view import JobView
+from holdfast._engine.operators.operators import client_of
 from holdfast.app import App
 from holdfast.dashboard.actions import Button
 from holdfast.dashboard.words import FAMILIES, Moment, short
@@ -17,7 +20,8 @@ from holdfast.http.redact import Redact, no_more
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """A request as views need it. ``id``: of the job or workflow in the path. ``may``: the actions that its sender may take."""
+    """A request as views need it. ``id``: of the job or workflow in the path. ``may``: the actions that its sender may take.
+    ``counted``: returns the queues as all pages that renew themselves see them."""
 
     app: App
     now: datetime
@@ -25,6 +29,11 @@ class Asked(Struct, frozen=True, kw_only=True):
     id: str = ""
     may: frozenset[Action] = READS
     redact: Redact = no_more
+    counted: Callable[[], Awaitable[Sequence[QueueView]]] | None = None
+
+    async def queues(self) -> Sequence[QueueView]:
+        """Return the queues, with all jobs in them that have not finished, and of each finished state at most ``MOST_SHOWN``."""
+        return await (client_of(self.app.jobs).queues(MOST_SHOWN) if self.counted is None else self.counted())
 
     def allows(self, action: Action) -> bool:
         """Return whether the reader may take an action here."""
