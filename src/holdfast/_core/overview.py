@@ -24,6 +24,8 @@ NEW_ERROR = 3600.0
 """Seconds for which an error counts as new, from its first failed job."""
 LOOK_AT_FAILED = 1_000
 """The failed jobs in which new errors are looked for: the newest ones."""
+LOOK_FOR_RESCUED = 10_000
+"""The newest jobs, among which finished ones are looked for that were once taken from a worker."""
 MOST_NAMED = 3
 """The most names that a sentence has; it counts the others."""
 MOST_RUNNING = MOST_HELD = MOST_RESCUED = 100
@@ -71,8 +73,9 @@ class Overview(Struct, frozen=True, kw_only=True):
 
     ``needs``: what an operator should look at. ``running``: at most ``MOST_RUNNING`` jobs, newest first. ``held``: at most ``MOST_HELD``.
     ``waiting_tasks``: the tasks that have a job in line. ``limits``, ``schedules``: empty if the store has none. ``errors``: of the newest
-    ``LOOK_AT_FAILED`` failed jobs, without messages. ``rescued``: at most ``MOST_RESCUED``
-    jobs that were once taken from a worker, newest first. ``pauses``: what is recorded of pauses of queues, newest first.
+    ``LOOK_AT_FAILED`` failed jobs, without messages. ``rescued``: at most ``MOST_RESCUED`` jobs that were once taken from a worker, all
+    that have not finished, and others among the newest ``LOOK_FOR_RESCUED`` jobs. ``pauses``: what is recorded of pauses of queues,
+    newest first.
     """
 
     at: datetime

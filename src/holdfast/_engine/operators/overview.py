@@ -10,14 +10,14 @@ from holdfast._core.answers import QueueView
 from holdfast._core.audit import AuditEntry, AuditFilter
 from holdfast._core.error_groups import ErrorList
 from holdfast._core.job import FINISHED, State
-from holdfast._core.overview import LOOK_AT_FAILED, MOST_HELD, MOST_RESCUED, MOST_RUNNING, Overview, needs_of
+from holdfast._core.overview import LOOK_AT_FAILED, LOOK_FOR_RESCUED, MOST_HELD, MOST_RESCUED, MOST_RUNNING, Overview, needs_of
 from holdfast._core.queue_counts import MOST_SHOWN
 from holdfast._core.requests import JobFilter
 from holdfast._core.schedule import ScheduleView
 from holdfast._core.view import JobView
 from holdfast._engine import store_defaults
 from holdfast._engine.client.client import Client
-from holdfast._engine.operators.looking import MOST_LOOKED, newest
+from holdfast._engine.operators.looking import newest
 from holdfast.errors import Unsupported
 
 Row = TypeVar("Row")
@@ -61,7 +61,7 @@ async def _rescued(client: Client) -> list[JobView]:
     """Return jobs that were taken from workers: all that have not finished, and others among the newest jobs."""
     which = JobFilter(is_rescued=True, limit=MOST_RESCUED)
     unfinished = await client.list(structs.replace(which, state=UNFINISHED))
-    return [*unfinished, *await newest(client, structs.replace(which, state=tuple(FINISHED)), most=MOST_LOOKED)]
+    return [*unfinished, *await newest(client, structs.replace(which, state=tuple(FINISHED)), most=LOOK_FOR_RESCUED)]
 
 
 async def _if_any(read: Callable[[], Awaitable[Sequence[Row]]]) -> Sequence[Row]:

@@ -17,6 +17,8 @@ let isPaused = false;
 let isAway = false;
 let isAfterG = false;
 let isChanged = false;
+let renewedAt = 0;
+let isRenewing = false;
 let areNewerAsked = false;
 let source = null;
 
@@ -37,6 +39,8 @@ function isInUse(main) {
 async function renew() {
   const main = document.getElementById("main");
   if (document.hidden || isPaused || !main.querySelector(".live") || isInUse(main)) return;
+  renewedAt = Date.now();
+  isRenewing = true;
   try {
     const headers = { accept: "text/html", "x-holdfast-live": "1" };
     const answer = await fetch(location.href, { headers, signal: AbortSignal.timeout(8000) });
@@ -45,8 +49,16 @@ async function renew() {
   } catch {
     isAway = true;
   }
+  isRenewing = false;
   document.body.classList.toggle("stale", isAway);
   showLive();
+}
+
+// A change is shown at once, unless the page was renewed just now.
+function renewChanged() {
+  if (!isChanged || isPaused || isRenewing || Date.now() - renewedAt < EVERY - 100) return;
+  isChanged = false;
+  renew();
 }
 
 // What has changed is changed in place: focus, what was typed and opened parts stay.
@@ -106,7 +118,10 @@ function connect() {
   source = null;
   if (document.hidden || !document.querySelector(".live")) return;
   source = new EventSource(`${root}/api/v1/events`);
-  const change = () => (isChanged = true);
+  const change = () => {
+    isChanged = true;
+    renewChanged();
+  };
   for (const topic of ["counts", "job", "queue", "worker", "gap"]) source.addEventListener(topic, change);
 }
 
@@ -243,11 +258,7 @@ document.addEventListener("click", showNewer);
 document.addEventListener("change", tick);
 addEventListener("pageshow", showTicks);
 document.addEventListener("visibilitychange", connect);
-setInterval(() => {
-  if (!isChanged || isPaused) return;
-  isChanged = false;
-  renew();
-}, EVERY);
+setInterval(renewChanged, EVERY / 4);
 setInterval(() => {
   if (!source || source.readyState !== EventSource.OPEN) renew();
 }, WITHOUT_EVENTS);

@@ -13,6 +13,7 @@ from holdfast._core.limits import Limit
 from holdfast._core.story_words import counted
 from holdfast.dashboard import charts
 from holdfast.dashboard.actions import Button, buttons, link_to
+from holdfast.dashboard.views.causes import causes
 from holdfast.dashboard.views.history import history_of
 from holdfast.dashboard.views.page import Asked, Cell, Page, acting, acts, columns, figure, jobs_where, table, text, when
 from holdfast.dashboard.words import FAMILIES, TABS, moment, number, short
@@ -82,7 +83,7 @@ async def workers(asked: Asked) -> Page:
 
 async def errors(asked: Asked) -> Page:
     """Return why jobs failed: one row for each cause, that with the newest failure first."""
-    found = await asked.app.errors.alist()
+    found = await causes(asked)
     day = await history_of(asked, "24h", "30m", "task")
     heads = columns(
         "error",

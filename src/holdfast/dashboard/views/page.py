@@ -31,6 +31,11 @@ class Asked(Struct, frozen=True, kw_only=True):
     redact: Redact = no_more
     counted: Callable[[], Awaitable[Sequence[QueueView]]] | None = None
 
+    @property
+    def is_live(self) -> bool:
+        """Whether the page renews itself, rather than being opened."""
+        return self.counted is not None
+
     async def queues(self) -> Sequence[QueueView]:
         """Return the queues, with all jobs in them that have not finished, and of each finished state at most ``MOST_SHOWN``."""
         return await (client_of(self.app.jobs).queues(MOST_SHOWN) if self.counted is None else self.counted())

@@ -4,9 +4,9 @@
 WITH looked AS MATERIALIZED (
     SELECT
         id, finished_at, row_number() OVER (ORDER BY finished_at DESC, id DESC) AS place, task, reason,
-        coalesce(-- include error_key()
-        , '') AS error_key
+        CASE WHEN tail LIKE '"key":"%' THEN substr(tail, 8, 16) ELSE '' END AS error_key
     FROM holdfast.finished
+    CROSS JOIN LATERAL (SELECT right(error, 25) AS tail OFFSET 0) AS ending
     WHERE state = 'failed' AND NOT is_stub
     ORDER BY finished_at DESC, id DESC
     LIMIT :look
