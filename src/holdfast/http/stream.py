@@ -25,6 +25,8 @@ EVERY: Final = 1.0
 """Seconds between two looks."""
 SHARE: Final = 10
 """How many times its own length a look waits before the next: a store that answers slowly is asked less often."""
+COUNTING_SHARE: Final = 40
+"""The same for the count of jobs, which reads each waiting one."""
 KEPT: Final = 60.0
 """Seconds for which events are remembered, for viewers whose connection broke."""
 MOST_WATCHED: Final = 2
@@ -93,6 +95,7 @@ class Stream:
         self._seen: dict[str, Things] = {}
         self._running: Things = {}
         self._queues: Sequence[QueueView] | None = None
+        self._counts_next = 0.0
         self._looking: asyncio.Task[None] | None = None
         self._number, self._turn, self._is_closed = 0, 0, False
 
@@ -143,7 +146,7 @@ class Stream:
     async def look(self) -> None:
         """Compare the store with the look before, and send what changed. The first look has nothing to compare with."""
         client = self._connect()
-        queues, workers = await client.queues(MOST_SHOWN), await client.workers()
+        queues, workers = await self._counted(client), await client.workers()
         records = await client.page(JobFilter(state=State.RUNNING, limit=MOST_RUNNING))
         running = {str(each.id): (each.state, each.attempt, each.fraction, each.stage) for each in records}
         newest = [each.id for each in await client.page(JobFilter(limit=1))] if any(each.capped for each in queues) else []
@@ -152,7 +155,6 @@ class Stream:
         known = {
             job: state for job, state in self._seen.get("job", {}).items() if job not in stopped and job not in self._running
         }
-        self._queues = queues
         # From here on nothing is awaited: who reads a page for one of the changes reads it for all of them.
         self._compare("counts", {"": [newest, *(sorted(each.counts.items()) for each in queues)]})
         self._compare("queue", {each.name: (each.paused_at, each.counts) for each in queues})
@@ -163,6 +165,14 @@ class Stream:
         self._number += bool(new)
         for viewer in new:
             viewer.reread()
+
+    async def _counted(self, client: Client) -> Sequence[QueueView]:
+        """Return the queues; beside many waiting jobs those of an earlier look, because each of these jobs is counted."""
+        began = self._clock().monotonic()
+        if self._queues is None or began >= self._counts_next:
+            self._queues = await client.queues(MOST_SHOWN)
+            self._counts_next = began + COUNTING_SHARE * (self._clock().monotonic() - began)
+        return self._queues
 
     async def _watched(self, client: Client, running: Things) -> dict[str, object]:
         """Return the watched jobs whose turn it is, of those that do not run."""

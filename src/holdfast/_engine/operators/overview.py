@@ -1,6 +1,7 @@
 """The reads behind ``app.overview()``."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -9,7 +10,7 @@ from msgspec import structs
 from holdfast._core.answers import QueueView
 from holdfast._core.audit import AuditEntry, AuditFilter
 from holdfast._core.error_groups import ErrorList
-from holdfast._core.job import FINISHED, State
+from holdfast._core.job import ACTIVE, FINISHED, PLACE_OF, Place, State
 from holdfast._core.overview import LOOK_AT_FAILED, LOOK_FOR_RESCUED, MOST_HELD, MOST_RESCUED, MOST_RUNNING, Overview, needs_of
 from holdfast._core.queue_counts import MOST_SHOWN
 from holdfast._core.requests import JobFilter
@@ -17,7 +18,7 @@ from holdfast._core.schedule import ScheduleView
 from holdfast._core.view import JobView
 from holdfast._engine import store_defaults
 from holdfast._engine.client.client import Client
-from holdfast._engine.operators.looking import newest
+from holdfast._engine.operators.looking import MOST_LOOKED, newest
 from holdfast.errors import Unsupported
 
 Row = TypeVar("Row")
@@ -35,18 +36,21 @@ async def overview(client: Client, queues: Sequence[QueueView] | None = None) ->
     async def pauses() -> Sequence[AuditEntry]:
         return await client.audits(AuditFilter(action="pause")) if any(queue.paused_at for queue in queues) else ()
 
+    counts: Counter[State] = Counter()
+    for queue in queues:
+        counts.update(queue.counts)
     seen = Overview(
         at=client.now(),
         workers=await client.workers(),
         queues=queues,
         running=await client.list(JobFilter(state=State.RUNNING, limit=MOST_RUNNING)),
-        held=await client.list(JobFilter(state=State.HELD, limit=MOST_HELD)),
+        held=await client.list(JobFilter(state=State.HELD, limit=MOST_HELD)) if counts[State.HELD] else (),
         waiting_tasks=await client.ask("waiting_tasks", store_defaults.waiting_tasks),
         limits=await _if_any(client.limits),
         schedules=await _if_any(schedules),
         errors=await _errors(client),
         pauses=await _if_any(pauses),
-        rescued=await _rescued(client),
+        rescued=await _rescued(client, counts),
     )
     return structs.replace(seen, needs=needs_of(seen))
 
@@ -57,11 +61,17 @@ async def _errors(client: Client) -> ErrorList:
     return structs.replace(found, groups=tuple(structs.replace(group, message="") for group in found.groups))
 
 
-async def _rescued(client: Client) -> list[JobView]:
-    """Return jobs that were taken from workers: all that have not finished, and others among the newest jobs."""
+async def _rescued(client: Client, counts: Mapping[State, int]) -> list[JobView]:
+    """Return jobs that were taken from workers: all that have not finished, and others among the newest jobs.
+
+    Where very many jobs wait, those of them that are rescued are looked for among the newest jobs, too.
+    """
     which = JobFilter(is_rescued=True, limit=MOST_RESCUED)
-    unfinished = await client.list(structs.replace(which, state=UNFINISHED))
-    return [*unfinished, *await newest(client, structs.replace(which, state=tuple(FINISHED)), most=LOOK_FOR_RESCUED)]
+    waiting = tuple(state for state in State if PLACE_OF[state] is Place.PENDING)
+    are_many = sum(counts.get(state, 0) for state in waiting) > MOST_LOOKED
+    now = await client.list(structs.replace(which, state=tuple(ACTIVE) if are_many else UNFINISHED))
+    others = tuple(FINISHED) + (waiting if are_many else ())
+    return [*now, *await newest(client, structs.replace(which, state=others), most=LOOK_FOR_RESCUED)]
 
 
 async def _if_any(read: Callable[[], Awaitable[Sequence[Row]]]) -> Sequence[Row]:
