@@ -226,6 +226,32 @@ def test_pages_see_the_counts_of_the_latest_look(world: World) -> None:
     asyncio.run(run())
 
 
+def test_a_count_that_took_long_is_shown_again_for_a_while(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    took, count = [0.0], world.store.queues
+
+    async def slow(most: int | None = None) -> Any:
+        world.clock.advance(took[0])
+        return await count(most)
+
+    async def waiting() -> int:
+        await world.enqueue()
+        return sum(each.counts[State.AVAILABLE] for each in await world.stream.counted())
+
+    async def run() -> None:
+        found = []
+        for seconds, later in ((0.01, 0.0), (0.05, 1.9), (0.05, 0.2), (0.3, 4.6), (0.3, 0.2), (0.3, 0.0)):
+            took[0] = seconds
+            found.append(await waiting())
+            world.clock.advance(later)
+        assert found == [1, 2, 2, 4, 4, 6]
+        assert await waiting() == 6
+        world.stream.forget_count()
+        assert await waiting() == 8
+
+    monkeypatch.setattr(world.store, "queues", slow)
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [("/api/v1/events?topics=odd", 422), ("/api/v1/jobs/x/events", 404), (f"/api/v1/jobs/{UUID(int=1)}/events", 404)],

@@ -227,8 +227,9 @@ class Dashboard:
         query = {name: value.strip() for name, value in request.query_params.items() if value.strip()}
         may = self._access.may(identity, target_of(request))
         id, redact = request.path_params.get("id", ""), self._managed.redact
-        counted = self._stream.queues if _LIVE in request.headers else None
-        return Asked(app=self._app, now=self._now(), query=query, id=id, may=may, redact=redact, counted=counted)
+        is_live = _LIVE in request.headers
+        counted = self._stream.queues if is_live else self._stream.counted
+        return Asked(app=self._app, now=self._now(), query=query, id=id, may=may, redact=redact, counted=counted, is_live=is_live)
 
     async def _enter(self, request: Request) -> Response:
         """Give the browser that opens the link of ``holdfast dashboard --actions`` its session."""
@@ -279,6 +280,7 @@ class Dashboard:
 
         page = await self._read(self._asked(request, identity), view, within=None)
         self._readings.clear()
+        self._stream.forget_count()
         return self._rendered(request, page) if page.template else RedirectResponse(_root(request) + path, 303)
 
     async def _progress(self, request: Request, identity: Identity) -> Response:

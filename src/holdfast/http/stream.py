@@ -25,8 +25,12 @@ EVERY: Final = 1.0
 """Seconds between two looks."""
 SHARE: Final = 10
 """How many times its own length a look waits before the next: a store that answers slowly is asked less often."""
+QUICK_COUNT: Final = 0.02
+"""Seconds; a count of jobs that took longer is shown again for a while, because it reads each waiting job."""
 COUNTING_SHARE: Final = 40
-"""The same for the count of jobs, which reads each waiting one."""
+"""How many times its own length a count is shown."""
+LONGEST_COUNT: Final = 5.0
+"""The most seconds for that."""
 KEPT: Final = 60.0
 """Seconds for which events are remembered, for viewers whose connection broke."""
 MOST_WATCHED: Final = 2
@@ -95,7 +99,8 @@ class Stream:
         self._seen: dict[str, Things] = {}
         self._running: Things = {}
         self._queues: Sequence[QueueView] | None = None
-        self._counts_next = 0.0
+        self._count: Sequence[QueueView] = ()
+        self._count_until = 0.0
         self._looking: asyncio.Task[None] | None = None
         self._number, self._turn, self._is_closed = 0, 0, False
 
@@ -141,12 +146,25 @@ class Stream:
 
     async def queues(self) -> Sequence[QueueView]:
         """Return the queues as the latest look saw them; without a viewer, as they are now."""
-        return await self._connect().queues(MOST_SHOWN) if self._queues is None else self._queues
+        return await self.counted() if self._queues is None else self._queues
+
+    async def counted(self) -> Sequence[QueueView]:
+        """Return the queues as they are now, or as the latest count saw them, if that took long: beside very many waiting jobs."""
+        began = self._clock().monotonic()
+        if began >= self._count_until:
+            self._count = await self._connect().queues(MOST_SHOWN)
+            took = self._clock().monotonic() - began
+            self._count_until = began + min(COUNTING_SHARE * took, LONGEST_COUNT) if took > QUICK_COUNT else 0.0
+        return self._count
+
+    def forget_count(self) -> None:
+        """Have jobs counted again, because an action has changed something."""
+        self._count_until = 0.0
 
     async def look(self) -> None:
         """Compare the store with the look before, and send what changed. The first look has nothing to compare with."""
         client = self._connect()
-        queues, workers = await self._counted(client), await client.workers()
+        queues, workers = await self.counted(), await client.workers()
         records = await client.page(JobFilter(state=State.RUNNING, limit=MOST_RUNNING))
         running = {str(each.id): (each.state, each.attempt, each.fraction, each.stage) for each in records}
         newest = [each.id for each in await client.page(JobFilter(limit=1))] if any(each.capped for each in queues) else []
@@ -155,6 +173,7 @@ class Stream:
         known = {
             job: state for job, state in self._seen.get("job", {}).items() if job not in stopped and job not in self._running
         }
+        self._queues = queues
         # From here on nothing is awaited: who reads a page for one of the changes reads it for all of them.
         self._compare("counts", {"": [newest, *(sorted(each.counts.items()) for each in queues)]})
         self._compare("queue", {each.name: (each.paused_at, each.counts) for each in queues})
@@ -165,14 +184,6 @@ class Stream:
         self._number += bool(new)
         for viewer in new:
             viewer.reread()
-
-    async def _counted(self, client: Client) -> Sequence[QueueView]:
-        """Return the queues; beside many waiting jobs those of an earlier look, because each of these jobs is counted."""
-        began = self._clock().monotonic()
-        if self._queues is None or began >= self._counts_next:
-            self._queues = await client.queues(MOST_SHOWN)
-            self._counts_next = began + COUNTING_SHARE * (self._clock().monotonic() - began)
-        return self._queues
 
     async def _watched(self, client: Client, running: Things) -> dict[str, object]:
         """Return the watched jobs whose turn it is, of those that do not run."""

@@ -21,7 +21,7 @@ from holdfast.http.redact import Redact, no_more
 
 class Asked(Struct, frozen=True, kw_only=True):
     """A request as views need it. ``id``: of the job or workflow in the path. ``may``: the actions that its sender may take.
-    ``counted``: returns the queues as all pages that renew themselves see them."""
+    ``counted``: returns the queues, as pages share them. ``is_live``: the page renews itself, rather than being opened."""
 
     app: App
     now: datetime
@@ -30,11 +30,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     may: frozenset[Action] = READS
     redact: Redact = no_more
     counted: Callable[[], Awaitable[Sequence[QueueView]]] | None = None
-
-    @property
-    def is_live(self) -> bool:
-        """Whether the page renews itself, rather than being opened."""
-        return self.counted is not None
+    is_live: bool = False
 
     async def queues(self) -> Sequence[QueueView]:
         """Return the queues, with all jobs in them that have not finished, and of each finished state at most ``MOST_SHOWN``."""
