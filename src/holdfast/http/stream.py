@@ -99,6 +99,7 @@ class Stream:
         self._seen: dict[str, Things] = {}
         self._running: Things = {}
         self._queues: Sequence[QueueView] | None = None
+        self._newest: Sequence[UUID] = ()
         self._count: Sequence[QueueView] = ()
         self._count_until = 0.0
         self._looking: asyncio.Task[None] | None = None
@@ -167,7 +168,8 @@ class Stream:
         queues, workers = await self.counted(), await client.workers()
         records = await client.page(JobFilter(state=State.RUNNING, limit=MOST_RUNNING))
         running = {str(each.id): (each.state, each.attempt, each.fraction, each.stage) for each in records}
-        newest = [each.id for each in await client.page(JobFilter(limit=1))] if any(each.capped for each in queues) else []
+        if running == self._running and any(each.capped for each in queues):  # then others may have ended that no count shows
+            self._newest = [each.id for each in await client.page(JobFilter(limit=1))]
         watched = await self._watched(client, running)
         stopped = {job: None for job in self._running if job not in running and job not in watched}
         known = {
@@ -175,7 +177,7 @@ class Stream:
         }
         self._queues = queues
         # From here on nothing is awaited: who reads a page for one of the changes reads it for all of them.
-        self._compare("counts", {"": [newest, *(sorted(each.counts.items()) for each in queues)]})
+        self._compare("counts", {"": [*self._newest, *(sorted(each.counts.items()) for each in queues)]})
         self._compare("queue", {each.name: (each.paused_at, each.counts) for each in queues})
         self._compare("worker", {each.worker: (condition(each), each.holds, each.claimed) for each in workers})
         self._compare("job", {**known, **running, **watched})

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
+from uuid import UUID
 
 from msgspec import structs
 
@@ -22,11 +23,23 @@ from holdfast._engine.operators.looking import MOST_LOOKED, newest
 from holdfast.errors import Unsupported
 
 Row = TypeVar("Row")
+RESCUED_KEPT = 10.0
+"""Seconds for which finished jobs that were taken from a worker are shown again while none of the others finishes."""
 UNFINISHED = tuple(state for state in State if state not in FINISHED)
 
 
-async def overview(client: Client, queues: Sequence[QueueView] | None = None) -> Overview:
-    """Read what the store shows, and find what an operator should look at. ``queues``: they were read just now."""
+class Recent:
+    """What an overview that is read again and again has read, and need not read each time."""
+
+    def __init__(self) -> None:
+        self.failed, self.newest, self.errors = -1, ErrorList(), ErrorList()
+        self.unfinished, self.finished = frozenset[UUID](), list[JobView]()
+        self.until = 0.0
+
+
+async def overview(client: Client, queues: Sequence[QueueView] | None = None, recent: Recent | None = None) -> Overview:
+    """Read what the store shows, and find what an operator should look at. ``queues``: they were read just now. ``recent``: of errors and
+    of finished jobs, what it has is shown again while nothing points to others."""
 
     async def schedules() -> list[ScheduleView]:
         return [ScheduleView.of(each, 1) for each in (await client.schedules()).found]
@@ -48,20 +61,28 @@ async def overview(client: Client, queues: Sequence[QueueView] | None = None) ->
         waiting_tasks=await client.ask("waiting_tasks", store_defaults.waiting_tasks),
         limits=await _if_any(client.limits),
         schedules=await _if_any(schedules),
-        errors=await _errors(client),
+        errors=await _errors(client, counts[State.FAILED], recent or Recent()),
         pauses=await _if_any(pauses),
-        rescued=await _rescued(client, counts),
+        rescued=await _rescued(client, counts, recent or Recent()),
     )
     return structs.replace(seen, needs=needs_of(seen))
 
 
-async def _errors(client: Client) -> ErrorList:
+async def _errors(client: Client, failed: int, recent: Recent) -> ErrorList:
     """Return why jobs fail, without messages: they may contain values that only the page of a job shows."""
-    found = await client.ask("errors", partial(store_defaults.errors, look=LOOK_AT_FAILED, limit=LOOK_AT_FAILED))
+    newest = await _groups(client, 1) if recent.failed == failed else ErrorList()
+    if recent.failed != failed or recent.newest != newest:
+        recent.errors = await _groups(client, LOOK_AT_FAILED)
+        recent.failed, recent.newest = failed, newest
+    return recent.errors
+
+
+async def _groups(client: Client, look: int) -> ErrorList:
+    found = await client.ask("errors", partial(store_defaults.errors, look=look, limit=look))
     return structs.replace(found, groups=tuple(structs.replace(group, message="") for group in found.groups))
 
 
-async def _rescued(client: Client, counts: Mapping[State, int]) -> list[JobView]:
+async def _rescued(client: Client, counts: Mapping[State, int], recent: Recent) -> list[JobView]:
     """Return jobs that were taken from workers: all that have not finished, and others among the newest jobs.
 
     Where very many jobs wait, those of them that are rescued are looked for among the newest jobs, too.
@@ -69,9 +90,14 @@ async def _rescued(client: Client, counts: Mapping[State, int]) -> list[JobView]
     which = JobFilter(is_rescued=True, limit=MOST_RESCUED)
     waiting = tuple(state for state in State if PLACE_OF[state] is Place.PENDING)
     are_many = sum(counts.get(state, 0) for state in waiting) > MOST_LOOKED
-    now = await client.list(structs.replace(which, state=tuple(ACTIVE) if are_many else UNFINISHED))
-    others = tuple(FINISHED) + (waiting if are_many else ())
-    return [*now, *await newest(client, structs.replace(which, state=others), most=LOOK_FOR_RESCUED)]
+    found = await client.list(structs.replace(which, state=tuple(ACTIVE) if are_many else UNFINISHED))
+    now, ids = client.now().timestamp(), frozenset(job.id for job in found)
+    if now >= recent.until or not recent.unfinished <= ids:  # one of them has finished
+        others = tuple(FINISHED) + (waiting if are_many else ())
+        recent.finished = await newest(client, structs.replace(which, state=others), most=LOOK_FOR_RESCUED)
+        recent.until = now + RESCUED_KEPT
+    recent.unfinished = ids
+    return [*found, *(job for job in recent.finished if job.id not in ids)]
 
 
 async def _if_any(read: Callable[[], Awaitable[Sequence[Row]]]) -> Sequence[Row]:

@@ -5,6 +5,7 @@ from collections import Counter
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
+from weakref import WeakKeyDictionary
 
 from holdfast._core.answers import LeaseView, QueueView
 from holdfast._core.attempt_line import span
@@ -16,7 +17,9 @@ from holdfast._core.phrases import percent
 from holdfast._core.story_words import CRASH_KIND_OF, ENDINGS, counted
 from holdfast._core.view import JobView
 from holdfast._engine.operators.operators import client_of
+from holdfast._engine.operators.overview import Recent
 from holdfast._engine.operators.overview import overview as read
+from holdfast.app import App
 from holdfast.dashboard.charts import per_second
 from holdfast.dashboard.views.history import last_hours
 from holdfast.dashboard.views.page import Asked, Page, jobs_where
@@ -27,13 +30,16 @@ MOST_ROWS = 8
 """The most rows of each table; a link leads to the others."""
 MOST_RESCUES = 5
 """The most rescues, the newest ones."""
+_recent: "WeakKeyDictionary[App, Recent]" = WeakKeyDictionary()
 _HINTS = {State.HELD: "you decide"}
 _COMMAND = re.compile(r"(holdfast [^;]+)")
 
 
 async def overview(asked: Asked) -> Page:
     """Return the overview, from one look at the store."""
-    seen, last = await read(client_of(asked.app.jobs), await asked.queues()), await last_hours(asked)
+    recent = _recent.setdefault(asked.app, Recent()) if asked.is_live else None
+    seen = await read(client_of(asked.app.jobs), await asked.queues(), recent)
+    last = await last_hours(asked)
     counts: Counter[State] = Counter()
     for queue in seen.queues:
         counts.update(queue.counts)

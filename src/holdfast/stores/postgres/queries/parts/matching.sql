@@ -36,8 +36,10 @@
             WHEN position(:schedule_tag IN tags) > 0 THEN :schedule_tag IN (SELECT tag::text FROM json_array_elements(tags::json) AS tag)
         END
     )
-    AND (:error_key::text IS NULL OR -- include error_key()
-        = :error_key)
+    AND ( -- exactly as the index of error keys has it
+        :error_key::text IS NULL
+        OR CASE WHEN right(error, 25) LIKE '"key":"%' THEN left(right(error, 18), 16) END COLLATE "C" = :error_key
+    )
     AND (NOT :only_workflows::boolean OR id IN (
         SELECT known.flow FROM holdfast.members AS known WHERE known.is_gate OR known.job <> known.flow
     ))
