@@ -28,10 +28,11 @@ def dashboard(url: str, log: Path) -> Iterator[int]:
         process.wait(LONGEST)
 
 
-def get(connection: HTTPConnection, path: str) -> tuple[float, int]:
-    """Read a page; return the seconds it took and its bytes."""
+def get(connection: HTTPConnection, path: str, *, is_renewed: bool = False) -> tuple[float, int]:
+    """Read a page; return the seconds it took and its bytes. ``is_renewed``: as the script of an open page does."""
     began = time.perf_counter()
-    connection.request("GET", path, headers={"accept": "text/html"})
+    more = {"x-holdfast-live": "1", "accept-encoding": "gzip"} if is_renewed else {}
+    connection.request("GET", path, headers={"accept": "text/html", **more})
     answer = connection.getresponse()
     body = answer.read()
     if answer.status != 200:
@@ -63,7 +64,8 @@ def _watch(port: int, path: str, took: list[float], stop: threading.Event) -> No
                 while not stop.is_set() and (line := answer.readline()):
                     if line.startswith(b"event:") and time.perf_counter() - latest >= 1.0:
                         latest = time.perf_counter()
-                        took.append(get(pages, path)[0])
+                        pages.close()  # the server may have closed it since
+                        took.append(get(pages, path, is_renewed=True)[0])
 
 
 def _port(process: subprocess.Popen[bytes], log: Path) -> int:
