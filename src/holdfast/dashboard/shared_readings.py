@@ -10,6 +10,10 @@ from holdfast._ports.clock import Clock
 from holdfast.dashboard.views.page import Page
 from holdfast.http.stream import EVERY, SHARE
 
+MOST_REST: Final = 2.0
+"""Seconds from one reading of the watched pages to the next that are enough, unless ..."""
+LEAST_SHARE: Final = 5
+"""... this many times the length of a reading is more."""
 LONGEST_WAIT: Final = 3.0
 """Seconds that a viewer waits for the next reading; rather than longer, it gets the one before."""
 KEPT: Final = 60.0
@@ -30,8 +34,9 @@ class _Reading:
 class SharedReadings:
     """Reads a page once after each change, or once a second without one, for all viewers.
 
-    The pages that are watched are read together, and then rest: nine times as long as that took, so that all people who watch take at
-    most a tenth of a store's time. ``latest``: the number of the latest change.
+    The pages that are watched are read together, and then rest: ten times as long as that took, so that all people who watch take at most
+    a tenth of a store's time. If it took long, which is usual on a busy machine, two seconds or five times as long are enough.
+    ``latest``: the number of the latest change.
     """
 
     def __init__(self, clock: Callable[[], Clock], latest: Callable[[], int]) -> None:
@@ -83,4 +88,5 @@ class SharedReadings:
             yield
         finally:
             self._now_reading -= 1
-            self._rests_until = self._began + SHARE * (self._clock().monotonic() - self._began)
+            took = self._clock().monotonic() - self._began
+            self._rests_until = self._began + max(min(SHARE * took, MOST_REST), LEAST_SHARE * took)

@@ -29,7 +29,7 @@ QUICK_COUNT: Final = 0.02
 """Seconds; a count of jobs that took longer is shown again for a while, because it reads each waiting job."""
 COUNTING_SHARE: Final = 40
 """How many times its own length a count is shown."""
-LONGEST_COUNT: Final = 5.0
+LONGEST_COUNT: Final = 10.0
 """The most seconds for that."""
 KEPT: Final = 60.0
 """Seconds for which events are remembered, for viewers whose connection broke."""

@@ -103,8 +103,7 @@ class StoreDatabase(Database):
         """Return all rows of a query that reads many rows: planned for its values. ``by``: the action to which it belongs as one change."""
 
         async def search() -> list[asyncpg.Record]:
-            async with self._transaction(SEARCH_LIMIT) as connection:
-                await connection.execute(sessions.SEARCHING)
+            async with self._transaction(SEARCH_LIMIT, sessions.SEARCHING) as connection:
                 rows = await connection.fetch(self._sql(name), *arguments)
                 if by is not None:
                     await self._record(connection, by, 1)
