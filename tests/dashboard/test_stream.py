@@ -182,7 +182,7 @@ class Reads:
 def test_what_is_watched_rests_longer_the_longer_it_took() -> None:
     async def run() -> None:
         reads = Reads()
-        for took, rest in ((0.1, 1.0), (0.3, 2.0), (2.0, 10.0)):
+        for took, rest in ((0.05, 1.0), (0.2, 1.5), (2.0, 10.0)):
             reads.change += 1
             begun = reads.clock.monotonic()
             assert (await reads.of("x", took)).title == f"x {reads.count}"

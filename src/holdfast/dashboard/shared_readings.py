@@ -8,10 +8,12 @@ from typing import Final
 from holdfast._engine.service import Signal
 from holdfast._ports.clock import Clock
 from holdfast.dashboard.views.page import Page
-from holdfast.http.stream import EVERY, SHARE
+from holdfast.http.stream import EVERY
 
-MOST_REST: Final = 2.0
-"""Seconds from one reading of the watched pages to the next that are enough, unless ..."""
+SHARE: Final = 20
+"""How many times its own length passes from one reading of the watched pages to the next."""
+MOST_REST: Final = 1.5
+"""Seconds for that which are enough, so that changes are soon seen beside busy workers, unless ..."""
 LEAST_SHARE: Final = 5
 """... this many times the length of a reading is more."""
 LONGEST_WAIT: Final = 3.0
@@ -34,8 +36,7 @@ class _Reading:
 class SharedReadings:
     """Reads a page once after each change, or once a second without one, for all viewers.
 
-    The pages that are watched are read together, and then rest: ten times as long as that took, so that all people who watch take at most
-    a tenth of a store's time. If it took long, which is usual on a busy machine, two seconds or five times as long are enough.
+    The pages that are watched are read together, and then rest, so that all people who watch take little of a store's time.
     ``latest``: the number of the latest change.
     """
 
