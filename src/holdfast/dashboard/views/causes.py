@@ -11,7 +11,7 @@ from holdfast._core.job import State
 from holdfast.app import App
 from holdfast.dashboard.views.page import Asked
 
-LOOK: Final = 20_000
+LOOK: Final = 10_000
 """The newest failed jobs that the page groups."""
 KEPT: Final = timedelta(seconds=30)
 """How long groups are shown again while no other job fails: a retry or a deletion of older ones shows up later."""
