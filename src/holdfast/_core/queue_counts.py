@@ -10,8 +10,6 @@ from holdfast._core.job import FINISHED, State
 
 MOST_COUNTED = 100_000
 """How many finished jobs of a state a look counts, where a store would read each of them."""
-MOST_SHOWN = 10_000
-"""The same for what is counted again and again: the overview, and pages that renew themselves."""
 
 
 def capped_in(counts: Iterable[tuple[State, int]], most: int) -> tuple[State, ...]:

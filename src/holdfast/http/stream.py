@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from holdfast._core.answers import QueueView
 from holdfast._core.job import State
-from holdfast._core.queue_counts import MOST_SHOWN
+from holdfast._core.queue_counts import MOST_COUNTED
 from holdfast._core.requests import JobFilter
 from holdfast._engine.client.client import Client
 from holdfast._engine.service import Signal
@@ -153,7 +153,7 @@ class Stream:
         """Return the queues as they are now, or as the latest count saw them, if that took long: beside very many waiting jobs."""
         began = self._clock().monotonic()
         if began >= self._count_until:
-            self._count = await self._connect().queues(MOST_SHOWN)
+            self._count = await self._connect().queues(MOST_COUNTED)
             took = self._clock().monotonic() - began
             self._count_until = began + min(COUNTING_SHARE * took, LONGEST_COUNT) if took > QUICK_COUNT else 0.0
         return self._count

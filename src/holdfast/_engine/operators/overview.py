@@ -13,7 +13,7 @@ from holdfast._core.audit import AuditEntry, AuditFilter
 from holdfast._core.error_groups import ErrorList
 from holdfast._core.job import ACTIVE, FINISHED, PLACE_OF, Place, State
 from holdfast._core.overview import LOOK_AT_FAILED, LOOK_FOR_RESCUED, MOST_HELD, MOST_RESCUED, MOST_RUNNING, Overview, needs_of
-from holdfast._core.queue_counts import MOST_SHOWN
+from holdfast._core.queue_counts import MOST_COUNTED
 from holdfast._core.requests import JobFilter
 from holdfast._core.schedule import ScheduleView
 from holdfast._core.view import JobView
@@ -44,7 +44,7 @@ async def overview(client: Client, queues: Sequence[QueueView] | None = None, re
     async def schedules() -> list[ScheduleView]:
         return [ScheduleView.of(each, 1) for each in (await client.schedules()).found]
 
-    queues = await client.queues(MOST_SHOWN) if queues is None else queues
+    queues = await client.queues(MOST_COUNTED) if queues is None else queues
 
     async def pauses() -> Sequence[AuditEntry]:
         return await client.audits(AuditFilter(action="pause")) if any(queue.paused_at for queue in queues) else ()

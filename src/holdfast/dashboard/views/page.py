@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from holdfast._core.answers import QueueView
 from holdfast._core.job import State
-from holdfast._core.queue_counts import MOST_SHOWN
+from holdfast._core.queue_counts import MOST_COUNTED
 from holdfast._core.view import JobView
 from holdfast._engine.operators.operators import client_of
 from holdfast.app import App
@@ -33,8 +33,8 @@ class Asked(Struct, frozen=True, kw_only=True):
     is_live: bool = False
 
     async def queues(self) -> Sequence[QueueView]:
-        """Return the queues, with all jobs in them that have not finished, and of each finished state at most ``MOST_SHOWN``."""
-        return await (client_of(self.app.jobs).queues(MOST_SHOWN) if self.counted is None else self.counted())
+        """Return the queues, with all jobs in them that have not finished, and of each finished state at most ``MOST_COUNTED``."""
+        return await (client_of(self.app.jobs).queues(MOST_COUNTED) if self.counted is None else self.counted())
 
     def allows(self, action: Action) -> bool:
         """Return whether the reader may take an action here."""
