@@ -46,7 +46,15 @@ def test_queues_tasks_and_jobs_come_from_the_store(folder: Path, monkeypatch: py
     assert offered(f"holdfast jobs list --url {url(folder)} --queue ") == ["default"]
     monkeypatch.setenv("HOLDFAST_URL", url(folder))
     assert offered("holdfast queues pause ") == ["default"]
-    assert offered("holdfast jobs show ") == [job]
+    assert offered("holdfast jobs show ") == [job[-6:]]
+
+
+def test_jobs_are_completed_by_the_end_of_their_id_or_by_its_beginning(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_URL", url(folder))
+    jobs = [enqueue(), enqueue()]
+    assert offered("holdfast jobs cancel ") == [job[-6:] for job in reversed(jobs)]
+    assert offered(f"holdfast jobs cancel {jobs[0][-6:-1].upper()}") == [jobs[0][-6:]]
+    assert offered(f"holdfast jobs show {jobs[1][:-1]}") == [jobs[1]]
 
 
 def test_a_store_that_is_not_there_is_not_made(folder: Path) -> None:

@@ -107,7 +107,7 @@ def test_text_that_is_not_an_id_is_refused_and_changes_nothing(ids: tuple[str, s
     given = (id,) if verb in ("show", "recover") else (ids[0], id)
     done = run("workflows", verb, *given)
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"error: {id!r} is not a job id")
+    assert done.stderr.startswith(f"error: {id!r} is not a workflow id")
     assert not any(node["is_paused"] for node in answer("workflows", "show", ids[0])["nodes"])
 
 
@@ -187,7 +187,19 @@ def test_a_finished_job_that_another_one_depends_on_is_not_deleted(ids: tuple[st
 
 
 def test_ids_and_nodes_are_offered_by_completion(ids: tuple[str, str]) -> None:
-    assert offered("holdfast workflows show ") == [*ids]
+    assert offered("holdfast workflows show ") == [id[-6:] for id in ids]
     assert offered(f"holdfast workflows cancel {ids[0][:20]}") == [each for each in ids if each.startswith(ids[0][:20])]
-    assert offered(f"holdfast workflows retry {ids[0]} --from p") == ["publish"]
+    for id in (ids[0], ids[0][-6:]):
+        assert offered(f"holdfast workflows retry {id} --from p") == ["publish"]
+
+
+def test_commands_take_a_part_of_a_workflow_id(ids: tuple[str, str]) -> None:
+    assert [answer("workflows", "show", id[-6:])["id"] for id in ids] == [*ids]
+    assert answer("workflows", "pause", ids[0][-6:]) == {ids[0]: "blocked"}
+    assert {each["workflow"] for each in answer("jobs", "list", "--workflow", ids[0][-6:])} == {ids[0]}
+    fitting = run("workflows", "retry", ids[0][:4])
+    assert (fitting.exit_code, len(fitting.stderr.splitlines())) == (1, 4)
+
+
+def test_values_of_options_are_offered(ids: tuple[str, str]) -> None:
     assert offered("holdfast workflows resume --failed r") == ["retry"]

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import click
@@ -19,10 +19,11 @@ from holdfast.cli.dashboard import dashboard
 from holdfast.cli.demo import demo
 from holdfast.cli.enqueue import enqueue
 from holdfast.cli.errors import errors
+from holdfast.cli.ids import AmbiguousId
 from holdfast.cli.jobs import jobs
 from holdfast.cli.limits import limits
 from holdfast.cli.migrate import migrate
-from holdfast.cli.output import to_json
+from holdfast.cli.output import shown, to_json
 from holdfast.cli.prune import prune
 from holdfast.cli.queues import queues
 from holdfast.cli.recover import recover
@@ -53,6 +54,7 @@ _REMEDIES: dict[type[Exception], tuple[int, str]] = {
     UnknownTask: (USAGE, "use one of the tasks named, or import the module that defines it"),
     PayloadInvalid: (USAGE, "correct the field named"),
     JobNotFound: (FAILED, "see `holdfast jobs list` or `holdfast workflows list`"),
+    AmbiguousId: (FAILED, "use more of its digits, or the whole id"),
     SchemaMissing: (FAILED, "run `holdfast migrate module:app`"),
     SchemaTooNew: (FAILED, "upgrade holdfast to the release that migrated the store"),
     StoreFull: (FAILED, "shorten the retention of tasks, or run `holdfast prune` and `holdfast store compact`"),
@@ -82,7 +84,8 @@ class Root(click.Group):
             kind = next((kind for kind in type(error).__mro__ if kind in _REMEDIES), None)
             code, remedy = _REMEDIES[kind] if kind is not None else (FAILED, "")
             problems = error.problems if isinstance(error, ConfigurationError) else [str(error)]
-            sys.exit(_report(type(error).__name__, problems, remedy, code, "--json" in given))
+            candidates = error.candidates if isinstance(error, AmbiguousId) else ()
+            sys.exit(_report(type(error).__name__, problems, remedy, code, "--json" in given, candidates))
         except (click.Abort, KeyboardInterrupt):
             click.echo("aborted", err=True)
             sys.exit(130)
@@ -96,13 +99,17 @@ class Root(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _report(kind: str, problems: Sequence[str], remedy: str, code: int, as_json: bool) -> int:
+def _report(
+    kind: str, problems: Sequence[str], remedy: str, code: int, as_json: bool, candidates: Sequence[Mapping[str, object]] = ()
+) -> int:
     if as_json:
-        error = {"type": kind, "message": "\n".join(problems), "remedy": remedy}
-        click.echo(to_json({"error": error}), err=True)
+        error: dict[str, object] = {"type": kind, "message": "\n".join(problems), "remedy": remedy}
+        click.echo(to_json({"error": error | ({"candidates": candidates} if candidates else {})}), err=True)
     else:
         for problem in problems:
             click.echo(f"error: {printable(problem)}", err=True)
+        for each in candidates:
+            click.echo("  " + "  ".join(shown(value) for value in each.values()), err=True)
         # A problem of the settings or of a payload names its own remedy.
         if remedy and (code != USAGE or kind == "Usage"):
             click.echo(remedy, err=True)

@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from holdfast._core.job import State
+from holdfast._core.short_ids import fitting, part_of_id, short_ids
+
 if TYPE_CHECKING:
+    from holdfast._core.view import JobView
+    from holdfast._core.workflow_view import WorkflowView
     from holdfast.app import App
 
 TIMEOUT = 1.0
 MOST_FILES = 500
 MOST_OFFERED = 50
+OWNED = (State.CLAIMED, State.RUNNING)
 _APP = re.compile(r"^(\w+)\s*(?::[^=\n]+)?=\s*(?:\w+\.)?App\(", re.MULTILINE)
 _LEFT_OUT = {"node_modules", "__pycache__", "site-packages", "build", "dist"}
 
@@ -56,21 +62,37 @@ def complete_limit(context: click.Context, _parameter: click.Parameter, typed: s
 
 
 def complete_job(context: click.Context, _parameter: click.Parameter, typed: str) -> list[CompletionItem]:
-    """List the newest jobs, with task and state beside their ids."""
-    found = _ask(context, lambda app: app.jobs.alist(limit=MOST_OFFERED)) or ()
-    return [CompletionItem(str(job.id), help=f"{job.task} {job.state}") for job in found if str(job.id).startswith(typed)]
+    """List running and the newest jobs by the ends of their ids, with task and state beside them; whole ids once one has been begun."""
+
+    async def read(app: "App") -> "list[JobView]":
+        return [*await app.jobs.alist(limit=MOST_OFFERED), *await app.jobs.alist(state=OWNED, limit=MOST_OFFERED)]
+
+    return _ids(_ask(context, read) or (), typed)
 
 
 def complete_workflow(context: click.Context, _parameter: click.Parameter, typed: str) -> list[CompletionItem]:
-    """List the newest workflows, with name and state beside their ids."""
-    found = _ask(context, lambda app: app.workflows.alist(limit=MOST_OFFERED)) or ()
-    return [CompletionItem(str(each.id), help=f"{each.task} {each.state}") for each in found if str(each.id).startswith(typed)]
+    """List the newest workflows by the ends of their ids, with name and state beside them; whole ids once one has been begun."""
+    return _ids(_ask(context, lambda app: app.workflows.alist(limit=MOST_OFFERED)) or (), typed)
+
+
+def _ids(jobs: "Iterable[JobView]", typed: str) -> list[CompletionItem]:
+    by_id = {job.id: job for job in jobs}
+    short = short_ids(by_id)
+    offers = [(short[id], job) for id, job in by_id.items()]
+    offers += [(str(id), job) for id, job in by_id.items() if typed and short[id] != str(id)]
+    return [CompletionItem(text, help=f"{job.task} {job.state}") for text, job in offers if text.startswith(typed.lower())]
 
 
 def complete_node(context: click.Context, _parameter: click.Parameter, typed: str) -> list[CompletionItem]:
     """List the nodes of the workflow before."""
     ids = context.params.get("ids") or context.args or ("",)  # while an option is typed, arguments are not parsed yet
-    found = _ask(context, lambda app: app.workflows.aget(ids[0]))
+
+    async def read(app: "App") -> "WorkflowView":
+        part = part_of_id(ids[0])
+        known = [] if part is None else [each.id for each in await app.workflows.alist(limit=MOST_OFFERED)]
+        return await app.workflows.aget(ids[0] if part is None else fitting(known, part)[0])
+
+    found = _ask(context, read)
     return _offers((node.name for node in found.nodes) if found is not None else (), typed)
 
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 from holdfast._core.job import State
 from holdfast._core.requests import FITTING, MEANT, Steer, SteerVerb
 from holdfast.cli.audit import audited
+from holdfast.cli.ids import jobs_of
 from holdfast.cli.options import DURATION, INSTANT, JSON, store_options
 from holdfast.cli.selection import SHOWN, Selection, choosing, confirm, in_batches
 
@@ -158,8 +159,9 @@ def _steer(
     chosen = Selection(**typed)
     chosen.check()
     with opened(target, url) as app:
+        chosen = chosen.with_whole_ids(app)
         found = {} if chosen.ids else chosen.find(app, how.states)
-        ids = [_id_of(text) for text in chosen.ids] or list(found)
+        ids = jobs_of(app, chosen.ids) or list(found)
         if dry_run:
             _print_plan(app, how, found or _states_of(app, ids), as_json=as_json)
             return
@@ -258,12 +260,3 @@ def _word(how: JobAction, state: State | None) -> str:
 
 def _jobs(count: int) -> str:
     return "1 job" if count == 1 else f"{count:,} jobs"
-
-
-def _id_of(text: str) -> UUID:
-    from holdfast.errors import JobNotFound
-
-    try:
-        return UUID(text)
-    except ValueError:
-        raise JobNotFound(f"{text!r} is not a job id") from None

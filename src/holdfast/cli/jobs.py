@@ -9,9 +9,10 @@ from msgspec import structs
 
 from holdfast._core.job import State
 from holdfast.cli.completions import complete_job
+from holdfast.cli.ids import job_of
 from holdfast.cli.job_actions import cancel, delete, reschedule, retry
-from holdfast.cli.options import JSON, Count, store_options
-from holdfast.cli.selection import matching
+from holdfast.cli.job_list import list_jobs
+from holdfast.cli.options import JSON, store_options
 from holdfast.cli.signals import signal
 
 if TYPE_CHECKING:
@@ -24,33 +25,8 @@ def jobs() -> None:
     """See jobs, learn why they wait, cancel them, run them again."""
 
 
-for _command in (cancel, delete, reschedule, retry, signal):
+for _command in (cancel, delete, list_jobs, reschedule, retry, signal):
     jobs.add_command(_command)
-
-
-@jobs.command("list")
-@matching
-@click.option("--limit", type=Count(1), default=100, show_default=True, help="How many at most.")
-@click.option("--cursor", metavar="ID", help="Go on after this job: the last one of the page before.")
-@store_options
-@JSON
-def list_jobs(target: str | None, url: str | None, as_json: bool, limit: int, **which: object) -> None:
-    """List jobs, newest first.
-
-    A list contains no payloads, results or error messages: see `holdfast jobs show`.
-    """
-    from holdfast._processes.loading import opened
-    from holdfast.cli.output import print_json, print_table
-
-    with opened(target, url) as app:
-        found = app.jobs.list(limit=limit, **which)  # type: ignore[arg-type]
-    if as_json:
-        print_json([listed(job) for job in found])
-        return
-    columns = ("id", "task", "queue", "state", "attempt", "progress", "created", "worker", "why")
-    print_table(columns, [_row(job) for job in found], empty="no jobs")
-    if len(found) == limit:
-        click.echo(f"there may be more: --cursor {found[-1].id}", err=True)
 
 
 @jobs.command()
@@ -71,7 +47,7 @@ def show(id: str, full: bool, payload: bool, target: str | None, url: str | None
     from holdfast.sync import blocking
 
     with opened(target, url) as app:
-        job, now = app.jobs.get(id), datetime.fromtimestamp(SystemClock().wall(), UTC)
+        job, now = app.jobs.get(job_of(app, id)), datetime.fromtimestamp(SystemClock().wall(), UTC)
         facts = blocking(story_facts)(app.workers, job, now)
     story = story_of(job, job.attempts, now, facts)
     if as_json:
@@ -119,7 +95,7 @@ def explain(id: str, target: str | None, url: str | None, as_json: bool) -> None
     from holdfast.cli.output import print_json, shown
 
     with opened(target, url) as app:
-        found = app.jobs.explain(id)
+        found = app.jobs.explain(job_of(app, id))
     if as_json:
         print_json(found)
         return
@@ -152,20 +128,6 @@ def counts(by: Literal["queue", "task"] | None, target: str | None, url: str | N
 LONGEST = 200
 """The most characters of a payload, result or checkpoint that ``show`` prints on one line."""
 _VALUES = ("payload", "result", "checkpoint")
-_KEPT_FROM_LISTS = {"payload", "result", "checkpoint", "attempts", "points"}
-
-
-def listed(job: "JobView") -> dict[str, object]:
-    """Return a job as a list shows it: secrets in a payload, result or exception are shown only for a single job."""
-    kept = {name: value for name, value in structs.asdict(job).items() if name not in _KEPT_FROM_LISTS}
-    return kept | {"error": None if job.error is None else {"type": job.error.type}}
-
-
-def _row(job: "JobView") -> tuple[object, ...]:
-    parts = (job.stage, None if job.fraction is None else f"{job.fraction:.0%}", job.message)
-    progress = "" if job.state is State.COMPLETED else " ".join(filter(None, parts))
-    why = " ".join(dict.fromkeys(filter(None, (job.reason, job.error.type if job.error else None))))
-    return job.id, job.task, job.queue, job.state, f"{job.attempt}", progress, job.created_at, job.worker, why
 
 
 def _print_forensics(attempts: "tuple[AttemptView, ...]", error: "Failure | None", *, is_full: bool) -> None:

@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 
 from holdfast._core.job import Reason, State
 from holdfast.cli.completions import complete_job, complete_queue, complete_task
+from holdfast.cli.ids import workflows_of
 from holdfast.cli.options import DURATION, INSTANT, TEXT, Count, Several
 
 if TYPE_CHECKING:
@@ -68,6 +69,10 @@ class Selection(Struct, frozen=True, kw_only=True):
             raise click.UsageError("ids and a selector: use one of them")
         if not self.ids and not self.is_by_selector:
             raise click.UsageError("no jobs chosen: give ids, or choose by --state, --reason, --task and others, or --all")
+
+    def with_whole_ids(self, app: "App") -> "Selection":
+        """Return the selection with the whole id of its workflow, of which a part may have been typed."""
+        return self if self.workflow is None else structs.replace(self, workflow=str(workflows_of(app, [self.workflow])[0]))
 
     @property
     def where(self) -> "Where":

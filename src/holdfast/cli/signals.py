@@ -3,6 +3,7 @@
 import click
 
 from holdfast.cli.completions import complete_job
+from holdfast.cli.ids import job_of
 from holdfast.cli.options import JSON, store_options, utf8
 
 
@@ -31,9 +32,10 @@ def signal(
     except PayloadInvalid as error:
         raise click.UsageError(f"VALUE is not JSON: {error}; put a string in double quotes: '\"{value}\"'") from None
     with opened(target, url) as app:
-        is_accepted = app.jobs.signal(id, name, decoded)
+        job = job_of(app, id)
+        is_accepted = app.jobs.signal(job, name, decoded)
     if as_json:
-        print_json({"id": id, "signal": name, "accepted": is_accepted})
+        print_json({"id": job, "signal": name, "accepted": is_accepted})
     else:
         click.echo("accepted" if is_accepted else "refused: the job has finished")
     context.exit(0 if is_accepted else 1)

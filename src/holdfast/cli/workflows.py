@@ -10,6 +10,7 @@ import click
 from holdfast._core.job import State
 from holdfast.cli.audit import audited_with_reason
 from holdfast.cli.completions import complete_node, complete_queue, complete_workflow
+from holdfast.cli.ids import workflows_of
 from holdfast.cli.options import JSON, TEXT, store_options
 
 if TYPE_CHECKING:
@@ -48,14 +49,17 @@ def workflows() -> None:
 @click.option("--cursor", metavar="ID", help="Go on after this workflow: the last one of the page before.")
 @store_options
 @JSON
-def list_workflows(target: str | None, url: str | None, as_json: bool, limit: int, **which: str | None) -> None:
+def list_workflows(
+    target: str | None, url: str | None, as_json: bool, limit: int, cursor: str | None, **which: str | None
+) -> None:
     """List workflows, newest first."""
     from holdfast._processes.loading import opened
-    from holdfast.cli.jobs import listed
+    from holdfast.cli.job_list import listed
     from holdfast.cli.output import print_json, print_table
 
     with opened(target, url) as app:
-        found = app.workflows.list(limit=limit, **which)
+        after = None if cursor is None else workflows_of(app, [cursor])[0]
+        found = app.workflows.list(limit=limit, cursor=after, **which)
     if as_json:
         print_json([listed(each) for each in found])
         return
@@ -83,12 +87,13 @@ def show(id: str, form: "Literal['svg', 'mermaid'] | None", target: str | None, 
     if form is not None and as_json:
         raise click.UsageError(f"two forms given: use --{form} or --json, one of them")
     with opened(target, url) as app:
+        flow = workflows_of(app, [id])[0]
         if as_json:
-            print_json(app.workflows.get(id))
+            print_json(app.workflows.get(flow))
         elif form is not None:
-            click.echo(app.workflows.picture(id, form), nl=False)
+            click.echo(app.workflows.picture(flow, form), nl=False)
         else:
-            _print_picture(app.workflows.picture(id))
+            _print_picture(app.workflows.picture(flow))
 
 
 @workflows.command()
@@ -158,7 +163,7 @@ def recover(id: str | None, dry_run: bool, target: str | None, url: str | None, 
     from holdfast.cli.output import print_json, print_table
 
     with opened(target, url) as app:
-        found = app.workflows.recover_stuck(id, dry_run=dry_run)
+        found = app.workflows.recover_stuck(None if id is None else workflows_of(app, [id])[0], dry_run=dry_run)
     if as_json:
         print_json(found)
         return
@@ -178,16 +183,14 @@ def _each(
     act: "Callable[[App, str], State]",
     notes: Mapping[str, str] = {},
 ) -> None:
-    from holdfast._engine.client.handle import id_of
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json
 
     states = dict[str, str]()
     with opened(target, url) as app:
-        for id in ids:
-            id_of(id)  # what cannot be an id ends the command before it has changed anything
+        whole = map(str, workflows_of(app, ids))  # what cannot be an id ends the command before it has changed anything
         try:
-            for id in ids:
+            for id in whole:
                 states[id] = _acted(partial(act, app, id), is_single=len(ids) == 1)
                 if not as_json:
                     click.echo(f"workflow {id}: {states[id]}{notes.get(states[id], '')}")
