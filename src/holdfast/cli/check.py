@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.options import JSON, TARGET
+from holdfast.cli.options import JSON, app_options
 
 if TYPE_CHECKING:
     from holdfast._core.answers import Check
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@TARGET
+@app_options
 @JSON
 @click.pass_context
 def check(context: click.Context, target: str, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import re
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -106,7 +106,7 @@ def _ask(context: click.Context, question: "Callable[[App], Coroutine[Any, Any, 
             open(os.devnull, "w") as nothing,
             redirect_stdout(nothing),
             redirect_stderr(nothing),
-            opened(context.params.get("target"), context.params.get("url")) as app,
+            opened(_target(context), context.params.get("url")) as app,
         ):
             path = app.settings.url.removeprefix("sqlite:///")
             if path == app.settings.url or not os.path.exists(path):
@@ -114,6 +114,13 @@ def _ask(context: click.Context, question: "Callable[[App], Coroutine[Any, Any, 
             return PORTAL.run(asyncio.wait_for(question(app), TIMEOUT))
     except (Exception, SystemExit):
         return None
+
+
+def _target(context: click.Context) -> str | None:
+    """Return the App that an option or the first word names."""
+    target = context.params.get("target") or context.meta.get("holdfast.cli.app")
+    words: Sequence[str] = context.params.get("words") or ()
+    return target or (words[0] if len(words) > 1 else None)
 
 
 def _offers(names: Iterable[str], typed: str) -> list[CompletionItem]:

@@ -1,12 +1,30 @@
 """``holdfast enqueue``."""
 
+import sys
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.shell_completion import CompletionItem
+from msgspec import Struct
 
-from holdfast.cli.completions import complete_queue
-from holdfast.cli.options import DURATION, INSTANT, TARGET, utf8
+from holdfast._core.durations import in_words
+from holdfast.cli.completions import complete_app, complete_queue, complete_task
+from holdfast.cli.options import DURATION, INSTANT, DurationType, app_of, app_option, utf8
+
+if TYPE_CHECKING:
+    from holdfast._engine.tasks.task import TaskWithOptions
+    from holdfast._engine.workflows.definition import WorkflowWithOptions
+    from holdfast.app import App
+
+    Order = TaskWithOptions[Any, ..., Any] | WorkflowWithOptions[..., Any]
+
+AT_ONCE: Final = 1000
+"""The jobs of a file that one write enqueues."""
+FOR_EVER: Final = -1.0
+_BEGINNINGS: Final = ("{", "@", "-")
 
 
 class HeaderType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
@@ -23,10 +41,54 @@ class HeaderType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
         return name, text
 
 
+class WaitType(DurationType):
+    """A duration, or the word that stands for none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Convert to seconds; below zero: without a limit."""
+        if value == FOR_EVER:
+            return FOR_EVER
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            self.fail(f"{error.message}; write --wait=60s, or --wait as the last word", param, ctx)
+
+
+class Words(Struct, frozen=True):
+    """What the command enqueues: the App if it is named, the task, and the payload as it was typed."""
+
+    target: str | None
+    task: str
+    payload: str | None
+
+
+def words_of(words: Sequence[str]) -> Words:
+    """Return what each word is: a payload begins with ``{`` or ``@``, or is ``-``, so two words are never ambiguous.
+
+    >>> words_of(["mail", "{}"]).task, words_of(["shop:app", "mail"]).task
+    ('mail', 'mail')
+    """
+    match words:
+        case [task]:
+            return Words(None, task, None)
+        case [task, payload] if payload.startswith(_BEGINNINGS):
+            return Words(None, task, payload)
+        case [target, task]:
+            return Words(target, task, None)
+        case [target, task, payload]:
+            return Words(target, task, payload)
+    raise click.UsageError(f"{len(words)} words given: write [MODULE:APP] TASK [PAYLOAD]")
+
+
+def _complete_words(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+    given = context.params.get("words") or ()
+    tasks = complete_task(context, parameter, typed) if len(given) < 2 else []
+    return tasks if given else [*complete_app(context, parameter, typed), *tasks]
+
+
 @click.command()
-@TARGET
-@click.argument("task")
-@click.argument("payload", default="{}")
+@click.argument("words", metavar="[MODULE:APP] TASK [PAYLOAD]", nargs=-1, required=True, shell_complete=_complete_words)
+@app_option
 @click.option("--queue", shell_complete=complete_queue, help="Its queue.  [default: the task's]")
 @click.option("--priority", type=int, help="Smaller runs first.  [default: the task's]")
 @click.option("--key", help="Whose job it is, usually a tenant.")
@@ -38,36 +100,124 @@ class HeaderType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
 @click.option("--delay", type=DURATION, help="Due after this time.")
 @click.option("--at", "run_at", type=INSTANT, metavar="TIME", help="Due then: ISO 8601 with its zone, such as 2030-01-31T08:00Z.")
 @click.option("--expires-in", type=DURATION, help="Not started by then, it fails instead.")
+@click.option("--many", metavar="FILE.jsonl", help="Enqueue a job for each line of the file, which is a payload; - is stdin.")
+@click.option(
+    "--wait",
+    type=WaitType(),
+    metavar="[=DURATION]",
+    is_flag=False,
+    flag_value=FOR_EVER,
+    help="Wait for the end, so long at most, and print the result as JSON. The exit code is 1 if there is none.",
+)
+@click.pass_context
 def enqueue(
-    target: str,
-    task: str,
-    payload: str,
+    context: click.Context,
+    /,
+    words: tuple[str, ...],
     *,
     headers: tuple[tuple[str, str], ...],
     delay: float | None,
     run_at: datetime | None,
+    many: str | None,
+    wait: float | None,
     **options: Any,
 ) -> None:
     """Enqueue a job and print its id.
 
-    PAYLOAD is a JSON object, checked against the task's signature: '{"repo_url": "…"}'.
+    PAYLOAD is a JSON object, checked against the task's signature: '{"repo_url": "…"}'; @FILE and - read it from a file or from stdin.
+    The App is named by MODULE:APP, --app or HOLDFAST_APP.
     """
-    from holdfast._core.payload import decode_json
     from holdfast._processes.loading import opened
-    from holdfast.app import task_of
-    from holdfast.errors import PayloadInvalid, UnknownTask
 
+    given = words_of(words)
+    target = app_of(context, given.target)
     if delay is not None and run_at is not None:
         raise click.UsageError("two times given: use --delay or --at, one of them")
-    encoded = utf8(payload, "PAYLOAD")
+    if many is not None and (given.payload is not None or wait is not None or options["unique_key"] is not None):
+        raise click.UsageError("--many: it goes with no PAYLOAD, no --unique-key and no --wait")
+    payload = None if many is not None else _bytes_of(given.payload)
     with opened(target) as app:
-        if (known := task_of(app, task)) is None:
-            raise UnknownTask(f"{target} has no task {task!r}; there are: {', '.join(app.registry.names()) or 'none'}")
+        order = _order(app, target, given.task, **options, headers=dict(headers) or None, delay=delay, run_at=run_at)
+        if many is not None:
+            _enqueue_many(order, many)
+        else:
+            _enqueue_one(order, _fields(payload or b"{}", "PAYLOAD"), wait)
+
+
+def _order(app: "App", target: str, task: str, **options: Any) -> "Order":
+    from holdfast.app import task_of
+    from holdfast.errors import UnknownTask
+
+    if (known := task_of(app, task)) is None:
+        raise UnknownTask(f"{target} has no task {task!r}; there are: {', '.join(app.registry.names()) or 'none'}")
+    return known.options(**options)
+
+
+def _enqueue_one(order: "Order", fields: dict[str, Any], wait: float | None) -> None:
+    from holdfast.cli.output import print_json
+    from holdfast.errors import HoldfastError
+
+    handle = order.enqueue(**fields)
+    if wait is None:
+        click.echo(handle.id)
+        return
+    click.echo(handle.id, err=True)
+    try:
+        print_json(handle.plain().result(None if wait == FOR_EVER else wait))
+    except TimeoutError:
+        text = f"job {handle.id} has not finished after {in_words(wait)}: see `holdfast jobs follow {handle.id}`"
+        raise HoldfastError(text) from None
+
+
+def _enqueue_many(order: "Order", file: str) -> None:
+    """Check all lines, enqueue them, and print an id for each."""
+    from holdfast._engine.tasks.task import TaskWithOptions
+    from holdfast.errors import PayloadInvalid
+
+    payloads = list[dict[str, Any]]()
+    for number, line in enumerate(_read(file).splitlines(), 1):
+        if not line.strip():
+            continue
+        payloads.append(_fields(line, f"{file}, line {number}"))
         try:
-            fields = decode_json(encoded)
-        except (ValueError, RecursionError) as error:
-            raise PayloadInvalid(f"PAYLOAD is not JSON ({error}): write '{{\"field\": value}}'") from None
-        if not isinstance(fields, dict):
-            raise PayloadInvalid("PAYLOAD is not a JSON object: write '{\"field\": value}'")
-        job = known.options(**options, headers=dict(headers) or None, delay=delay, run_at=run_at)
-        click.echo(job.enqueue(**fields).id)
+            order.bind(**payloads[-1])
+        except PayloadInvalid as error:
+            raise type(error)(f"{file}, line {number}: {error}") from None
+    for start in range(0, len(payloads), AT_ONCE):
+        batch = payloads[start : start + AT_ONCE]
+        for handle in (
+            order.enqueue_many(batch) if isinstance(order, TaskWithOptions) else [order.enqueue(**fields) for fields in batch]
+        ):
+            click.echo(handle.id)
+
+
+def _bytes_of(payload: str | None) -> bytes:
+    if payload is None:
+        return b"{}"
+    if payload == "-" or payload.startswith("@"):
+        return _read(payload.removeprefix("@"))
+    return utf8(payload, "PAYLOAD")
+
+
+def _read(file: str) -> bytes:
+    from holdfast.errors import PayloadInvalid
+
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise PayloadInvalid(f"{file!r} cannot be read: {error.strerror}") from None
+    except ValueError as error:  # a name that no file can have
+        raise PayloadInvalid(f"{file!r} cannot be read: {error}") from None
+
+
+def _fields(text: bytes, where: str) -> dict[str, Any]:
+    from holdfast._core.payload import decode_json
+    from holdfast.errors import PayloadInvalid
+
+    try:
+        fields = decode_json(text)
+    except (ValueError, RecursionError) as error:
+        raise PayloadInvalid(f"{where} is not JSON ({error}): write '{{\"field\": value}}'") from None
+    if not isinstance(fields, dict):
+        raise PayloadInvalid(f"{where} is not a JSON object: write '{{\"field\": value}}'")
+    return fields

@@ -2,11 +2,11 @@
 
 import click
 
-from holdfast.cli.options import TARGET
+from holdfast.cli.options import app_options
 
 
 @click.command()
-@TARGET
+@app_options
 @click.option("--roles", "with_roles", is_flag=True, help="Also make SQL roles that may enqueue, work, read, own. [PostgreSQL]")
 def migrate(target: str, with_roles: bool) -> None:
     """Bring the store's schema up to date."""

@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+import os
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
@@ -109,9 +110,49 @@ TEXT = TextType()
 KEY_WEIGHT = KeyWeightType()
 INSTANT = InstantType()
 
-TARGET = click.argument("target", metavar="MODULE:APP", shell_complete=complete_app)
-
 JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout; errors as JSON on stderr.")
+
+
+_APP = "holdfast.cli.app"
+_NO_APP = "no App named: pass MODULE:APP or --app MODULE:APP, or set HOLDFAST_APP"
+
+
+def app_options(command: Command) -> Command:
+    """Add ``MODULE:APP`` and ``--app``, of which one names the App, for commands that load task code."""
+    argument = click.argument("target", metavar="[MODULE:APP]", required=False, shell_complete=complete_app, callback=_app_named)
+    return argument(app_option(command))
+
+
+def app_option(command: Command) -> Command:
+    """Add ``--app``; ``app_of`` takes what it names."""
+
+    def keep(context: click.Context, _option: click.Parameter, app: str | None) -> None:
+        context.meta[_APP] = app
+
+    return click.option(
+        "--app",
+        metavar="MODULE:APP",
+        is_eager=True,
+        expose_value=False,
+        callback=keep,
+        shell_complete=complete_app,
+        help="The App, if it is not the first argument.  [env: HOLDFAST_APP]",
+    )(command)
+
+
+def app_of(context: click.Context, named: str | None) -> str:
+    """Return the App that the first argument names, else ``--app``, else ``HOLDFAST_APP``; ``UsageError`` if there is none, or two."""
+    option = context.meta.get(_APP)
+    if named and option:
+        raise click.UsageError("two Apps named: use MODULE:APP or --app, one of them", context)
+    target: str | None = named or option or os.environ.get("HOLDFAST_APP")
+    if not target and not context.resilient_parsing:
+        raise click.UsageError(_NO_APP, context)
+    return target or ""
+
+
+def _app_named(context: click.Context, _argument: click.Parameter, named: str | None) -> str:
+    return app_of(context, named)
 
 
 def store_options(command: Command) -> Command:

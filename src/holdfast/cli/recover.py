@@ -2,11 +2,11 @@
 
 import click
 
-from holdfast.cli.options import JSON, TARGET
+from holdfast.cli.options import JSON, app_options
 
 
 @click.command()
-@TARGET
+@app_options
 @click.option("--now", is_flag=True, help="Do not watch the store first; wrong if it has just been away.")
 @click.option(
     "--only",

@@ -10,7 +10,7 @@ import click
 
 from holdfast._core.text import printable
 from holdfast._processes.logs import ERRORS, JOBS, LEVELS
-from holdfast.cli.options import DURATION, TARGET, Count
+from holdfast.cli.options import DURATION, Count, app_options
 from holdfast.cli.stderr import discard_unwritable, open_missing, write_stderr
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@TARGET
+@app_options
 @click.option("--processes", type=Count(1), default=1, show_default=True, help="How many workers.")
 @click.option(
     "--concurrency",
