@@ -2,7 +2,7 @@
 
 HoldfastError
 ├── ConfigurationError      .problems: everything that is wrong, at once
-│   ├── MissingExtra        a driver is not installed; names the extra
+│   ├── MissingExtra        a driver is not installed; names the packages to install
 │   ├── InvalidCron         cron(…) cannot be read.
 │   └── InvalidCursor       cursor= is not the id of a job.
 ├── PayloadInvalid          (also a ValueError) the payload does not fit the handler
@@ -26,7 +26,7 @@ JobLost                     a BaseException: the job belongs to another worker n
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 
@@ -42,11 +42,31 @@ class ConfigurationError(HoldfastError):
         super().__init__("\n".join(self.problems))
 
 
+PACKAGES: Final[Mapping[str, str]] = {
+    "apsw": "apsw",
+    "broker": "starlette uvicorn",
+    "dashboard": "jinja2 starlette uvicorn",
+    "demo": "matplotlib",
+    "django": "django jinja2 'psycopg[binary]' starlette",
+    "mongo": "pymongo",
+    "nats": "nats-py",
+    "objects": "obstore",
+    "opentelemetry": "opentelemetry-api opentelemetry-instrumentation",
+    "postgres": "asyncpg 'psycopg[binary]'",
+    "prometheus": "prometheus_client",
+    "remote": "aiohttp",
+    "schedules": "cronsim tzdata",
+    "sentry": "sentry-sdk",
+    "sqlalchemy": "'sqlalchemy[asyncio]'",
+}
+"""The packages of each extra, as a shell takes them. They install the drivers also where Holdfast itself came from a clone or a file."""
+
+
 class MissingExtra(ConfigurationError):
-    """A driver is not installed."""
+    """A driver is not installed; the message names the packages to install, which are those of an extra."""
 
     def __init__(self, module: str, extra: str) -> None:
-        super().__init__([f"{module} is not installed: pip install 'holdfast[{extra}]'"])
+        super().__init__([f"{module} is not installed: pip install {PACKAGES[extra]}"])
 
 
 class InvalidCron(ConfigurationError):

@@ -170,4 +170,4 @@ def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     done = run("broker", *STORE)
     assert done.exit_code == 2
-    assert "holdfast[broker]" in done.stderr
+    assert "pip install starlette uvicorn" in done.stderr

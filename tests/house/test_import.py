@@ -1,5 +1,7 @@
 """The front door opens: what it names is there, and opening it costs little."""
 
+import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -8,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import holdfast
+from holdfast.errors import PACKAGES, MissingExtra
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,6 +40,16 @@ def test_all_holds_every_extra_and_dev_holds_all() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert extras["all"] == [f"holdfast[{','.join(sorted(extras.keys() - {'all', 'bench', 'browser', 'dev', 'peers'}))}]"]
     assert "holdfast[all,bench]" in extras["dev"]
+
+
+def test_an_error_names_the_packages_of_an_extra_as_a_shell_takes_them() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    needed = {
+        name: [re.split("[>=;]", each)[0].strip() for each in extras[name]]
+        for name in extras.keys() - {"all", "bench", "browser", "dev", "peers"}
+    }
+    assert {name: shlex.split(packages) for name, packages in PACKAGES.items()} == needed
+    assert str(MissingExtra("psycopg", "postgres")) == "psycopg is not installed: pip install asyncpg 'psycopg[binary]'"
 
 
 def test_command_line_is_installed() -> None:

@@ -253,7 +253,7 @@ def test_old_versions_are_refused_and_racy_ones_named(tmp_path: Path, monkeypatc
     for version, level in (((3, 40, 1), "warning"), ((3, 51, 2), "warning"), ((3, 51, 3), "ok"), ((3, 60, 0), "ok")):
         monkeypatch.setattr(driver, "version", lambda *, use_apsw, version=version: version)
         (library, *_) = using(store_on(tmp_path / "jobs.db"), lambda store: store.check())
-        assert (library.level, "holdfast[apsw]" in library.remedy) == (level, level == "warning")
+        assert (library.level, "pip install apsw" in library.remedy) == (level, level == "warning")
 
 
 def test_the_first_worker_on_a_file_has_one_line_about_an_old_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,9 +51,9 @@ def test_behind_a_pooler_that_is_declared_separately() -> None:
 @pytest.mark.parametrize(
     ("module", "ours", "url", "transport", "remedy"),
     [
-        ("nats", "holdfast.transports.nats", "memory://", "nats://a", "pip install 'holdfast[nats]'"),
-        ("asyncpg", "holdfast.stores.postgres", PG, None, "pip install 'holdfast[postgres]'"),
-        ("pymongo", "holdfast.databases.mongo", MONGO, None, "pip install 'holdfast[mongo]'"),
+        ("nats", "holdfast.transports.nats", "memory://", "nats://a", "pip install nats-py"),
+        ("asyncpg", "holdfast.stores.postgres", PG, None, "pip install asyncpg 'psycopg[binary]'"),
+        ("pymongo", "holdfast.databases.mongo", MONGO, None, "pip install pymongo"),
     ],
 )
 def test_a_driver_that_is_not_installed_is_named_with_its_extra(

@@ -74,7 +74,7 @@ def cron(expression: str, *, tz: str = "UTC") -> Cron:
     """Tick when the clocks of a time zone match five fields: minute, hour, day of month, month, day of week.
 
     A fixed time that a change of clocks leaves out ticks once, right after the gap; one that comes twice ticks the first time only. If the
-    minute or the hour begins with ``*``, elapsed time counts: an hourly job ticks in both hours. Needs ``holdfast[schedules]``.
+    minute or the hour begins with ``*``, elapsed time counts: an hourly job ticks in both hours. Needs the extra ``schedules``.
 
     >>> cron("0 3 * * *", tz="Europe/Berlin")
     Cron(expression='0 3 * * *', zone='Europe/Berlin')

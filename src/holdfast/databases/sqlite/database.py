@@ -177,9 +177,7 @@ def require_version(version: tuple[int, ...]) -> None:
     """Raise ``ConfigurationError`` for a SQLite too old for the queries."""
     if version < OLDEST:
         names = ".".join(map(str, version)), ".".join(map(str, OLDEST))
-        raise ConfigurationError(
-            ["SQLite {} is too old, {} is needed: pip install 'holdfast[apsw]', or use a newer Python".format(*names)]
-        )
+        raise ConfigurationError(["SQLite {} is too old, {} is needed: pip install apsw, or use a newer Python".format(*names)])
 
 
 _HOPELESS = {
