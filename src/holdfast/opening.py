@@ -181,9 +181,9 @@ def _open_broker_hints(url: str) -> Transport:
 
 
 def _open_listening(settings: Settings) -> Transport:
+    connect, name = _open_postgres(settings).connect, public_url(settings.url)  # which names a driver that is not installed
     from holdfast.transports.postgres import PostgresTransport
 
-    connect, name = _open_postgres(settings).connect, public_url(settings.url)
     return PostgresTransport(connect, settings.schema, name=name, clock=SystemClock(), chance=SystemRandomness())
 
 

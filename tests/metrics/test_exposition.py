@@ -84,7 +84,7 @@ async def test_a_web_process_and_its_embedded_worker_count_what_they_do() -> Non
 
 def test_without_its_library_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r"holdfast\[prometheus\]"):
+    with pytest.raises(MissingExtra, match="pip install prometheus_client"):
         collector(App("memory://"))
 
 

@@ -291,7 +291,7 @@ def test_a_driver_that_is_missing_is_named_with_its_extra(monkeypatch: pytest.Mo
     for name in [each for each in sys.modules if each.startswith("holdfast.stores.postgres")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "asyncpg", None)
-    with pytest.raises(MissingExtra, match=r"asyncpg is not installed: pip install 'holdfast\[postgres\]'"):
+    with pytest.raises(MissingExtra, match=r"asyncpg is not installed: pip install asyncpg 'psycopg\[binary\]'"):
         App("postgresql://127.0.0.1/shop").jobs.counts()
 
 

@@ -532,5 +532,5 @@ def test_a_missing_psycopg_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "holdfast.databases.postgres.transactions_psycopg", raising=False)
     monkeypatch.delattr(holdfast.databases.postgres, "transactions_psycopg", raising=False)
     blocking = store_at("postgresql:///nowhere").blocking_transaction(UUID(int=1), Token(UUID(int=2), 3), idle=LONG)
-    with pytest.raises(MissingExtra, match=r"psycopg is not installed: pip install 'holdfast\[postgres\]'"):
+    with pytest.raises(MissingExtra, match=r"psycopg is not installed: pip install asyncpg 'psycopg\[binary\]'"):
         blocking.__enter__()
