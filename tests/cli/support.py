@@ -57,6 +57,18 @@ def claim(folder: Path, task: str, limit: int = 1, *, worker: str = "elsewhere-7
     return asyncio.run(take())
 
 
+def serve(folder: Path, *queues: str) -> None:
+    """Have another worker serve these queues."""
+
+    async def open_lease() -> None:
+        store = open_store(App(url(folder)).settings)
+        lease = NewLease(SystemRandomness().uuid4(), "elsewhere-7-0000", PROCESS, LeaseTiming.of("1h"), queues, ("analyze",))
+        await store.open_lease(lease)
+        await store.close()
+
+    asyncio.run(open_lease())
+
+
 def note(folder: Path, *notes: BeatNote, worker: str) -> None:
     """Have a supervisor note what it knows of a worker, with one beat for each note; their ``lease`` is set here."""
 

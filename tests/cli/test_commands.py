@@ -11,7 +11,7 @@ from holdfast import App, Backoff, Job, StoreUnavailable
 from holdfast._core.lifecycle import State
 from holdfast._processes.loading import opened
 from holdfast.cli.commands import root
-from tests.cli.support import answer, claim, enqueue, run, url
+from tests.cli.support import answer, claim, enqueue, run, serve, url
 
 
 def test_enqueue_prints_the_id_and_show_shows_the_job(folder: Path) -> None:
@@ -356,3 +356,13 @@ def test_a_list_names_a_reason_once_that_is_also_the_type_of_the_error(folder: P
         assert app.run_due() == 1
     (line,) = run("jobs", "list", "--app", "slow").stdout.splitlines()[1:]
     assert line.split("\t")[-1] == "TIMED_OUT"
+
+
+def test_check_names_a_queue_that_a_worker_serves_although_there_is_no_sign_of_it(folder: Path) -> None:
+    enqueue()
+    serve(folder, "defualt", "default")
+    (found,) = [each for each in answer("check", "shop") if each["name"] == "queues"]
+    assert found["level"] == "warning"
+    assert "queue defualt has never had a job" in found["message"]
+    assert found["message"].endswith("did you mean default?")
+    assert found["remedy"] == "if it is misspelt, correct --queues of elsewhere-7-0000"

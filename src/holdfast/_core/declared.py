@@ -53,10 +53,11 @@ class DeclaredQueue(Struct, frozen=True):
 
 
 class Declared(Struct, frozen=True):
-    """The limits and the settings of queues in the code of an App."""
+    """The limits and the settings of queues in the code of an App. ``named``: all queues that it names, those of its tasks, too."""
 
     limits: tuple[DeclaredLimit, ...] = ()
     queues: tuple[DeclaredQueue, ...] = ()
+    named: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.limits or self.queues)

@@ -68,6 +68,7 @@ class EventName(StrEnum):
     QUEUE_PAUSED = "queue.paused"  # queue
     QUEUE_RESUMED = "queue.resumed"  # queue
     QUEUE_PURGED = "queue.purged"  # queue jobs
+    QUEUE_UNSEEN = "queue.unseen"  # queue nearest: workers serve it, and neither store nor code knows that name
     RUNNER_UNAVAILABLE = "runner.unavailable"  # error failures: a runner process could not be started
     RUNNER_CRASHED = "runner.crashed"  # job task exit: it ended by itself, and its job with it
     RUNNER_KILLED = "runner.killed"  # job task reason: its handler did not stop when cancelled
@@ -123,6 +124,7 @@ _LEVELS: dict[EventName, int] = {
     EventName.SCHEDULE_FAILED: logging.ERROR,
     EventName.STEPS_UNUSED: logging.WARNING,
     EventName.TASK_UNKNOWN: logging.WARNING,
+    EventName.QUEUE_UNSEEN: logging.WARNING,
     EventName.JOB_LOST: logging.WARNING,
     EventName.JOB_MISSING: logging.WARNING,
     EventName.LEASE_LOST: logging.WARNING,

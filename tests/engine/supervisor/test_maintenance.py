@@ -12,6 +12,7 @@ from holdfast._core.requests import ClaimRequest, IsolatedJobs
 from holdfast._engine import messages
 from holdfast._engine.supervisor.pruner import BATCH, INTERVAL, PAUSE, Pruner
 from holdfast._engine.supervisor.unknown_tasks import REPORTED_AGAIN_AFTER, UnknownTasks
+from holdfast._engine.supervisor.unseen_queues import UnseenQueues
 from holdfast._ports.host import Exit
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance, FakeClock
@@ -234,6 +235,27 @@ async def test_an_unknown_task_is_reported_again_every_ten_minutes_not_every_min
         await search.step()
         store.clock.advance(60)
     assert len(store.log.of("task.unknown")) == 3
+
+
+# queues of which there is no sign
+
+
+async def test_a_served_queue_that_neither_store_nor_code_knows_is_reported_once_with_the_nearest_name() -> None:
+    store, served = PrunedStore(), ["mial", "reports", "video"]
+    await store.memory.pause(["mail"], is_paused=True)
+    step = UnseenQueues(store.memory, served=lambda: served, named=lambda: ["reports"], events=store.log.events).step
+    for _ in range(2):
+        await step()
+        assert store.log.of("queue.unseen") == [{"queue": "mial", "nearest": "mail"}, {"queue": "video", "nearest": None}]
+    served.append("maill")
+    await step()
+    assert store.log.of("queue.unseen")[2:] == [{"queue": "maill", "nearest": "mail"}]
+
+
+async def test_workers_of_all_queues_are_not_judged_and_read_nothing() -> None:
+    store = PrunedStore()
+    await UnseenQueues(None, served=lambda: None, named=lambda: (), events=store.log.events).step()  # type: ignore[arg-type]
+    assert store.log.of("queue.unseen") == []
 
 
 async def _row(store: PrunedStore, job: UUID) -> Any:

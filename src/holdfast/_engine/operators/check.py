@@ -9,6 +9,7 @@ from uuid import UUID
 from holdfast._core.answers import Check, LeaseView, QueueView
 from holdfast._core.job import State
 from holdfast._core.queue_counts import MOST_COUNTED
+from holdfast._core.queue_names import sentence, unseen
 from holdfast._core.schedule import ScheduleList, Source, declaration
 from holdfast._core.transport_url import server_of_hints
 from holdfast._engine.operators.check_limits import check_limits
@@ -46,6 +47,7 @@ async def check(store: Store, settings: Settings, registry: Registry) -> tuple[C
     except HoldfastError as error:
         return (*own, Check("error", "store", str(error), "check that the store is running and reachable"))
     of_jobs = (_of_workers(alive, waiting), *_of_tasks(alive, waiting, registry), *_of_queues(queues))
+    of_jobs += (*_of_unseen_queues(alive, queues, registry),)
     return (*own, *found, *of_jobs, *limits, *left, *_of_schedules(schedules, alive))
 
 
@@ -141,6 +143,15 @@ def _of_queues(queues: Sequence[QueueView]) -> Iterator[Check]:
             count = sum(queue.counts.get(state, 0) for state in (State.AVAILABLE, State.SCHEDULED))
             message = f"{queue.name} is paused since {queue.paused_at:%Y-%m-%d %H:%M:%S} UTC; waiting jobs: {count}"
             yield Check("warning", "queues", message, f"`holdfast queues resume {queue.name}`")
+
+
+def _of_unseen_queues(alive: Sequence[LeaseView], queues: Sequence[QueueView], registry: Registry) -> Iterator[Check]:
+    known = {queue.name for queue in queues} | set(registry.declared().named)
+    served = dict.fromkeys(queue for worker in alive for queue in worker.queues)
+    for queue, nearest in unseen(served, known).items():
+        workers = ", ".join(worker.worker for worker in alive if queue in worker.queues)
+        remedy = f"if it is misspelt, correct --queues of {workers}"
+        yield Check("warning", "queues", sentence(queue, nearest), remedy)
 
 
 async def _of_recovery(store: Store, switches: RecoverySwitches) -> AsyncIterator[Check]:

@@ -33,7 +33,7 @@ from holdfast._engine.supervisor.scheduler import Scheduler
 from holdfast._engine.supervisor.store_warnings import StoreWarnings
 from holdfast._engine.supervisor.until_empty import UntilEmpty, has_limited_jobs
 from holdfast._engine.supervisor.voiding import Voiding
-from holdfast._engine.supervisor.worker_handle import WorkerHandle, queues_of, tasks_of
+from holdfast._engine.supervisor.worker_handle import WorkerHandle, named_queues_of, queues_of, tasks_of
 from holdfast._engine.supervisor.worker_session import WorkerSession
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.host import Host
@@ -266,7 +266,8 @@ class Supervisor:
         )
         limited = partial(has_limited_jobs, self._store, tasks, queues)
         self._until_empty = UntilEmpty(self._isolation.is_needed, self.rows_scheduler.is_needed, limited)
-        steps = maintenance_steps(self._environment, self._recovery, tasks=tasks, queues=queues, interval=pause)
+        named = partial(named_queues_of, self.workers)
+        steps = maintenance_steps(self._environment, self._recovery, tasks=tasks, queues=queues, named=named, interval=pause)
         self._declared_limits = DeclaredLimits(
             self._store, lambda step: self._services.append(asyncio.create_task(serve("limits", step).run()))
         )

@@ -365,3 +365,8 @@ def tasks_of(workers: Sequence[WorkerHandle]) -> list[str]:
 def queues_of(workers: Sequence[WorkerHandle]) -> tuple[str, ...] | None:
     """Return the queues that these workers serve, which are the same for all; ``None`` means every queue."""
     return next((worker.hello.queues for worker in workers if worker.hello is not None), ()) or None
+
+
+def named_queues_of(workers: Sequence[WorkerHandle]) -> tuple[str, ...]:
+    """Return the queues that the code of these workers names."""
+    return next((worker.hello.declared.named for worker in workers if worker.hello is not None), ())

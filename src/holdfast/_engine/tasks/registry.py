@@ -155,7 +155,8 @@ class Registry:
         """Return the limits of tasks, of queues and of the cluster, and the settings of queues."""
         of_tasks = [(Scope(ScopeKind.TASK, task.name), task.limit) for task in self._tasks.values()]
         limits = tuple(DeclaredLimit(scope, limit) for scope, limit in of_tasks if limit is not None)
-        return Declared((*limits, *self._limits.values()), tuple(self._queues.values()))
+        named = {task.queue for task in self._tasks.values()} | {*self._queues}
+        return Declared((*limits, *self._limits.values()), tuple(self._queues.values()), tuple(sorted(named)))
 
     def take_over(self, other: "Registry") -> None:
         """Register the schedules, limits and queues of another registry, which are not its tasks'."""
