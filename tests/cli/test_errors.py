@@ -84,3 +84,11 @@ def test_one_error_is_shown_and_its_jobs_are_listed_and_retried_by_its_key(folde
     assert [each["key"] for each in answer("errors", "list")["groups"]] == [other["key"]]
     unknown = run("errors", "retry", group["key"], "--yes")
     assert (unknown.exit_code, "holdfast errors list" in unknown.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("option", ["--reason", "--because"])
+def test_the_reason_of_a_retry_is_recorded(folder: Path, option: str) -> None:
+    fail_three(folder)
+    key = answer("errors", "list")["groups"][0]["key"]
+    assert run("errors", "retry", key, "--yes", option, "the bank is back").exit_code == 0
+    assert [(each["action"], each["reason"]) for each in answer("audit")] == [("retry", "the bank is back")]

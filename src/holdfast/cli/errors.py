@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import structs
 
-from holdfast.cli.audit import audited
+from holdfast.cli.audit import audited_with_reason
 from holdfast.cli.job_actions import retry as retry_jobs
 from holdfast.cli.options import JSON, Count, store_options
 
@@ -80,7 +80,7 @@ def show(key: str, target: str | None, url: str | None, as_json: bool) -> None:
 @click.option("--limit", type=Count(1), help="How many at most.  [default: no limit]")
 @click.option("--dry-run", is_flag=True, help="Print how many it would be, show the first ones, change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
-@audited
+@audited_with_reason
 @store_options
 @JSON
 @click.pass_context

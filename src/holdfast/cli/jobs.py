@@ -9,6 +9,7 @@ from msgspec import structs
 
 from holdfast._core.job import State
 from holdfast.cli.completions import complete_job
+from holdfast.cli.follow import follow
 from holdfast.cli.ids import job_of
 from holdfast.cli.job_actions import cancel, delete, reschedule, retry
 from holdfast.cli.job_list import list_jobs
@@ -25,7 +26,7 @@ def jobs() -> None:
     """See jobs, learn why they wait, cancel them, run them again."""
 
 
-for _command in (cancel, delete, list_jobs, reschedule, retry, signal):
+for _command in (cancel, delete, follow, list_jobs, reschedule, retry, signal):
     jobs.add_command(_command)
 
 
