@@ -83,10 +83,15 @@ def test_without_an_app_the_command_names_all_ways(words: list[str]) -> None:
     assert "no App named: pass MODULE:APP or --app MODULE:APP, or set HOLDFAST_APP" in done.stderr
 
 
-@pytest.mark.parametrize("words", [["enqueue", "shop", "analyze"], ["check", "shop"], ["worker", "shop"]])
+@pytest.mark.parametrize("words", [["enqueue", "shop", "analyze"], ["check", "shop"], ["worker", "shop"], ["broker", "shop"]])
 def test_two_apps_are_refused(words: list[str]) -> None:
     done = run(*words, "--app", "shop")
     assert (done.exit_code, "two Apps named" in done.stderr) == (2, True)
+
+
+def test_a_broker_takes_the_option_as_well() -> None:
+    done = run("broker", "--app", "nowhere")
+    assert (done.exit_code, "nowhere" in done.stderr) == (2, True)
 
 
 def test_a_payload_is_read_from_a_file_or_from_stdin(folder: Path) -> None:

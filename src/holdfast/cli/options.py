@@ -123,6 +123,14 @@ def app_options(command: Command) -> Command:
     return argument(app_option(command))
 
 
+def app_or_store_options(command: Command) -> Command:
+    """Add ``MODULE:APP`` and ``--app`` for commands that take ``--url`` instead."""
+    argument = click.argument(
+        "target", metavar="[MODULE:APP]", required=False, shell_complete=complete_app, callback=_app_if_named
+    )
+    return argument(app_option(command))
+
+
 def app_option(command: Command) -> Command:
     """Add ``--app``; ``app_of`` takes what it names."""
 
@@ -142,13 +150,17 @@ def app_option(command: Command) -> Command:
 
 def app_of(context: click.Context, named: str | None) -> str:
     """Return the App that the first argument names, else ``--app``, else ``HOLDFAST_APP``; ``UsageError`` if there is none, or two."""
-    option = context.meta.get(_APP)
-    if named and option:
-        raise click.UsageError("two Apps named: use MODULE:APP or --app, one of them", context)
-    target: str | None = named or option or os.environ.get("HOLDFAST_APP")
+    target = _app_if_named(context, None, named) or os.environ.get("HOLDFAST_APP")
     if not target and not context.resilient_parsing:
         raise click.UsageError(_NO_APP, context)
     return target or ""
+
+
+def _app_if_named(context: click.Context, _argument: click.Parameter | None, named: str | None) -> str | None:
+    option: str | None = context.meta.get(_APP)
+    if named and option:
+        raise click.UsageError("two Apps named: use MODULE:APP or --app, one of them", context)
+    return named or option
 
 
 def _app_named(context: click.Context, _argument: click.Parameter, named: str | None) -> str:
