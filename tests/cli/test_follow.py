@@ -1,13 +1,15 @@
 """`holdfast jobs follow` prints each change of a job, once, until its end."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
-from holdfast import App, Failure
+from holdfast import App, Failure, JobView
 from holdfast._core.job import Reason, State
+from holdfast._engine.operators.operators import Jobs
 from holdfast.cli.follow import LOOK_EVERY, Moment
 from tests.cli.support import enqueue, run, url
 
@@ -18,30 +20,30 @@ def store(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_URL", url(folder))
 
 
-def acting(monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], object]) -> list[float]:
-    """Do the next of the acts in each pause between two looks; return how long each of them was to be."""
-    left, pauses = list(acts), list[float]()
+def acting(monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], object]) -> None:
+    """Do the next of the acts after each change that is printed."""
+    left, real = list(acts), Jobs.follow
 
-    def pause(seconds: float) -> None:
-        pauses.append(seconds)
-        left.pop(0)()
+    def follow(jobs: Jobs, job: UUID, every: float) -> Iterator[JobView]:
+        assert every == LOOK_EVERY
+        for view in real(jobs, job, "100ms"):
+            yield view
+            if left:
+                left.pop(0)()
 
-    monkeypatch.setattr("holdfast._system.clock.blocking_sleep", pause)
-    return pauses
+    monkeypatch.setattr(Jobs, "follow", follow)
 
 
 def test_each_change_is_one_line_until_the_job_has_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     job = enqueue()
-    pauses = acting(
+    acting(
         monkeypatch,
-        lambda: None,
         lambda: run("jobs", "reschedule", job, "--delay", "1h"),
         lambda: run("jobs", "cancel", job),
     )
     done = run("jobs", "follow", job[-6:])
     assert [line.split()[1:] for line in done.stdout.splitlines()] == [["available"], ["scheduled"], ["cancelled", "BY_OPERATOR"]]
     assert done.exit_code == 1
-    assert pauses == [LOOK_EVERY] * 3
 
 
 def test_json_is_one_document_on_each_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

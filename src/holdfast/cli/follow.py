@@ -1,6 +1,6 @@
 """``holdfast jobs follow``: each change of a job, until its end."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from holdfast._core.view import JobView
 
 LOOK_EVERY: Final = 0.5
+"""Seconds between two looks at the job."""
 
 
 class Moment(Struct, frozen=True, kw_only=True):
@@ -53,14 +54,11 @@ def moment_of(job: "JobView") -> Moment:
     return Moment(**{name: getattr(job, name) for name in Moment.__struct_fields__})
 
 
-def moments(read: "Callable[[], JobView]", pause: Callable[[float], None]) -> Iterator[Moment]:
-    """Yield the job as it is now, and each change that a look finds, until it has finished."""
-    last = moment_of(read())
-    yield last
-    while not last.is_last:
-        pause(LOOK_EVERY)
-        now = moment_of(read())
-        if now != last:
+def moments(views: "Iterable[JobView]") -> Iterator[Moment]:
+    """Yield what is followed of a job, without changes of anything else."""
+    last = None
+    for view in views:
+        if (now := moment_of(view)) != last:
             last = now
             yield now
 
@@ -76,13 +74,13 @@ def follow(context: click.Context, /, *, id: str, target: str | None, url: str |
     It looks twice a second. --json prints one document on each line. The exit code is 1 if the job failed or was cancelled.
     """
     from holdfast._processes.loading import opened
-    from holdfast._system.clock import SystemClock, blocking_sleep
+    from holdfast._system.clock import SystemClock
     from holdfast.cli.output import to_json
 
     clock, is_completed = SystemClock(), False
     with opened(target, url) as app:
         job = job_of(app, id)
-        for moment in moments(lambda: app.jobs.get(job), blocking_sleep):
+        for moment in moments(app.jobs.follow(job, every=LOOK_EVERY)):
             at = datetime.fromtimestamp(clock.wall(), UTC)
             if as_json:
                 click.echo(to_json({"at": at, "id": job} | {name: getattr(moment, name) for name in moment.__struct_fields__}))
