@@ -49,8 +49,6 @@ class Forks:
         self._known: list[ref[Forked]] = []
         self._held: list[Forked] = []
         self._one_at_a_time = threading.Lock()
-        self.generation = 0
-        """How many forks lie between this process and the one that imported this module."""
 
     def register(self, each: Forked) -> None:
         """Call this object's methods at every fork from now on.
@@ -77,7 +75,6 @@ class Forks:
 
     def after_fork_in_child(self) -> None:
         """Let every object start over in the child, after the fork."""
-        self.generation += 1
         self._one_at_a_time = threading.Lock()
         self._held.clear()
         for each in self._living():

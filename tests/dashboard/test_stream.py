@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -252,6 +253,30 @@ def test_a_count_that_took_long_is_shown_again_for_a_while(world: World, monkeyp
         assert await waiting() == 6
         world.stream.forget_count()
         assert await waiting() == 8
+
+    monkeypatch.setattr(world.store, "queues", slow)
+    asyncio.run(run())
+
+
+def test_a_count_or_look_under_way_when_an_action_changes_something_is_not_kept(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, during = world.store.queues, list[Callable[[], None]]()
+
+    async def slow(most: int | None = None) -> Any:
+        found = await count(most)
+        world.clock.advance(0.3)
+        for each in during:
+            each()
+        return found
+
+    async def run() -> None:
+        during.append(world.stream.forget_count)
+        await world.stream.counted()
+        await world.stream.look()
+        during.clear()
+        await world.enqueue()
+        assert sum(each.counts[State.AVAILABLE] for each in await world.stream.queues()) == 1
 
     monkeypatch.setattr(world.store, "queues", slow)
     asyncio.run(run())

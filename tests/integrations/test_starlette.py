@@ -11,13 +11,15 @@ import pytest
 from starlette.applications import Starlette
 from starlette.responses import StreamingResponse
 
-from holdfast import App, JobNotFound
+from holdfast import App, ConfigurationError, JobNotFound
 from holdfast.integrations.starlette import lifespan, progress_response
 
 
 async def events(response: StreamingResponse) -> list[tuple[str, Any]]:
     found = []
     async for block in cast(AsyncIterator[bytes], response.body_iterator):
+        if block.startswith(b"retry: "):
+            continue
         name, data = block.decode().removesuffix("\n\n").split("\n")
         found.append((name.removeprefix("event: "), msgspec.json.decode(data.removeprefix("data: "))))
     return found
@@ -44,14 +46,26 @@ async def test_you_choose_the_fields_and_a_deleted_job_ends_the_stream() -> None
     handle = await app.aenqueue("report")
     response = await progress_response(app, str(handle.id), every="100ms", show=lambda view: {"now": view.state})
     stream = cast(AsyncIterator[bytes], response.body_iterator)
+    assert await anext(stream) == b"retry: 300\n\n"
     assert await anext(stream) == b'event: progress\ndata: {"now":"available"}\n\n'
     await app.jobs.adelete(handle.id)
     assert [line async for line in stream] == [b"event: end\ndata: null\n\n"]
 
 
-async def test_an_unknown_job_is_an_error_before_the_answer_begins() -> None:
+async def test_an_unknown_job_and_a_pause_that_is_too_short_are_errors_before_the_answer_begins() -> None:
     with pytest.raises(JobNotFound):
         await progress_response(App("memory://"), UUID(int=1))
+    with pytest.raises(ConfigurationError):
+        await progress_response(App("memory://"), UUID(int=1), every=0.01)
+
+
+async def test_an_answer_ends_in_time_because_a_server_that_stops_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.integrations.starlette.LONGEST", 0.2)
+    app = App("memory://")
+    app.task(name="report")(lambda: None)
+    handle = await app.aenqueue("report")
+    assert [name for name, _ in await events(await progress_response(app, handle.id, every="100ms"))] == ["progress"]
+    assert app._connections.client().following._followed == {}
 
 
 @pytest.mark.parametrize("worker", [True, False])

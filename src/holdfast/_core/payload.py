@@ -229,7 +229,7 @@ def decode_json(data: bytes, what: str = "") -> Json:
 def reader_of(kind: Any, what: str = "the result") -> Callable[[bytes], Any]:
     """Return a function that reads a stored result as this type, as a task is annotated with it.
 
-    It reads plain JSON if values of the type cannot be made from JSON. ``PayloadInvalid``, which names ``what``, for one that does not fit.
+    It reads plain JSON if values of the type cannot be made from JSON. ``ResultInvalid``, which names ``what``, for one that does not fit.
 
     >>> reader_of(tuple[int, int])(b"[1,2]")
     (1, 2)
@@ -242,23 +242,12 @@ def reader_of(kind: Any, what: str = "the result") -> Callable[[bytes], Any]:
     def read(data: bytes) -> Any:
         try:
             return decoder.decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise PayloadInvalid(f"{what}: {_explain(error)}") from error
+        except Exception as error:  # constructors of the user's types run here and may raise anything
+            if isinstance(error.__cause__, _NotFromJson):
+                return decode_json(data)
+            raise ResultInvalid(f"{what}: {_explain(error)}; the error's .result is what is stored", data) from error
 
     return read
-
-
-def result_reader(kind: Any, task: str) -> Callable[[bytes], Any]:
-    """Return a function that reads a result of this task as this type; ``ResultInvalid`` for one that does not fit."""
-    read = reader_of(kind, f"the result of {task}")
-
-    def read_result(data: bytes) -> Any:
-        try:
-            return read(data)
-        except PayloadInvalid as error:
-            raise ResultInvalid(f"{error}; `handle.get().result` is what is stored", data) from error
-
-    return read_result
 
 
 def problem_of(kind: Any, data: bytes) -> str | None:
@@ -323,6 +312,10 @@ def _decoder(kind: Any) -> "msgspec.json.Decoder[Any]":
     return msgspec.json.Decoder(kind, dec_hook=_from_json)
 
 
+class _NotFromJson(TypeError):
+    """Values of a type cannot be made from JSON."""
+
+
 def _from_json(kind: type, value: object) -> object:
     """Read a Pydantic model from its JSON; it is recognised by its method, so that pydantic need not be installed.
 
@@ -332,7 +325,7 @@ def _from_json(kind: type, value: object) -> object:
         return value
     validate = getattr(kind, "model_validate_json", None)
     if validate is None:
-        raise TypeError(
+        raise _NotFromJson(
             f"`{kind.__name__}` cannot be read from JSON: use plain types, a dataclass, a TypedDict or a msgspec.Struct"
         )
     return validate(msgspec.json.encode(value))

@@ -58,6 +58,12 @@ class Wanted:
         """The path of what it is about, as the API has it."""
         return "/jobs" if self.kind in (*MANY, "task") else f"/{_folder(self.kind)}/{self.name}"
 
+    @property
+    def targets(self) -> list[str]:
+        """The paths for which its sender needs the right: of selected jobs each one."""
+        selected = chosen_in(self.given) if self.kind == "selected" else ()
+        return [self.target, *(f"/jobs/{job}" for job in selected)]
+
     def change(self) -> Change:
         """Return the change, with the reason that the person gave."""
         reason = self.given.get("reason", "").strip()[:MOST_REASON]
@@ -70,7 +76,7 @@ class Wanted:
         """
         delay = ("0s" if is_counted else self.delay or "0s") if self.action is Action.RESCHEDULE else None
         if self.kind == "selected":
-            return Bulk.of_chosen(steer_of(self.action, delay), chosen_in(self.given), self._up_to())
+            return Bulk.of_chosen(steer_of(self.action, delay), chosen_in(self.given))
         conditions = {name: value for name, value in self.given.items() if name not in _OWN and value}
         conditions = {"error_key" if name == "error" else name: value for name, value in conditions.items()}
         up_to = self._up_to()

@@ -7,6 +7,8 @@ from importlib import resources
 from typing import Final
 from urllib.parse import quote
 
+from msgspec import structs
+
 from holdfast._core.durations import in_words
 from holdfast._system.clock import SystemRandomness
 from holdfast.app import App, environment_of
@@ -221,7 +223,7 @@ class Dashboard:
     def _shared(self, asked: Asked, view: Callable[[Asked], Awaitable[Page]]) -> "asyncio.Future[Page]":
         """Return a page that renews itself: all viewers who see the same share what is read of the store."""
         key = (asyncio.get_running_loop(), view, tuple(sorted(asked.query.items())), asked.id, asked.may)
-        return self._readings.of(key, lambda: self._read(asked, view))
+        return self._readings.of(key, lambda: self._read(structs.replace(asked, now=self._now()), view))
 
     def _asked(self, request: Request, identity: Identity) -> Asked:
         query = {name: value.strip() for name, value in request.query_params.items() if value.strip()}
@@ -255,7 +257,8 @@ class Dashboard:
         """Return the action that a request is about. Raises ``ApiError`` for one that its sender may not take."""
         path = request.path_params
         wanted = Wanted(path["kind"], path["action"], given, identity, self._access.may(identity, "/jobs"))
-        self._access.require(identity, wanted.action, wanted.target)
+        for target in wanted.targets:
+            self._access.require(identity, wanted.action, target)
         if self._access.is_read_only:
             self._access.require_change(request)
         return wanted

@@ -58,8 +58,9 @@ class SharedReadings:
         return asyncio.shield(known.task)
 
     def clear(self) -> None:
-        """Have each page read again, because an action has changed something."""
+        """Have each page read again, and at once, because an action has changed something."""
         self._known.clear()
+        self._rests_until = 0.0
 
     def _serves(self, known: _Reading, now: float) -> bool:
         """Return whether a reading can be shown: it has not begun, it shows the latest change, or the next one would take too long."""
@@ -72,9 +73,13 @@ class SharedReadings:
         return 0.0 if self._now_reading else self._rests_until - now
 
     async def _read(self, reading: _Reading, before: _Reading | None, read: Callable[[], Coroutine[None, None, Page]]) -> Page:
-        if before is not None:
+        left = self._left(self._clock().monotonic())
+        if before is None:
+            left = min(left, LONGEST_WAIT)
+        else:
             await asyncio.wait([before.task])
-        await Signal().wait(self._left(self._clock().monotonic()))
+            left = self._left(self._clock().monotonic())
+        await Signal().wait(left)
         reading.change, reading.began = self._latest(), self._clock().monotonic()
         with self._taking_part():
             return await read()

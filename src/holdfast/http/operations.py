@@ -97,12 +97,12 @@ class Bulk(Struct, frozen=True, kw_only=True):
         return cls(how=how, where=where, states=tuple(state for state in State if state in _LOOKED_AT[how.verb]))
 
     @classmethod
-    def of_chosen(cls, how: Steer, jobs: Mapping[UUID, State], up_to: datetime) -> "Bulk":
-        """Return an action on jobs that a person chose when they looked at ``up_to``. Raises ``ConfigurationError`` without a job."""
+    def of_chosen(cls, how: Steer, jobs: Mapping[UUID, State]) -> "Bulk":
+        """Return an action on jobs that a person chose. Raises ``ConfigurationError`` without a job."""
         if not jobs:
             raise ConfigurationError(["selected jobs: there is none"])
         states = tuple(state for state in State if state in _LOOKED_AT[how.verb])
-        return cls(how=how, where=Where(up_to=up_to), states=states, chosen=jobs)
+        return cls(how=how, where=Where(), states=states, chosen=jobs)
 
     def groups(self) -> list[tuple[Where, list[UUID]]]:
         """Return the chosen jobs by the conditions that each must meet: it is in the state as before, or if it is to end, unfinished."""

@@ -101,7 +101,7 @@ class Stream:
         self._queues: Sequence[QueueView] | None = None
         self._newest: Sequence[UUID] = ()
         self._count: Sequence[QueueView] = ()
-        self._count_until = 0.0
+        self._count_until, self._forgotten = 0.0, 0
         self._looking: asyncio.Task[None] | None = None
         self._number, self._turn, self._is_closed = 0, 0, False
 
@@ -151,20 +151,25 @@ class Stream:
 
     async def counted(self) -> Sequence[QueueView]:
         """Return the queues as they are now, or as the latest count saw them, if that took long: beside very many waiting jobs."""
-        began = self._clock().monotonic()
-        if began >= self._count_until:
-            self._count = await self._connect().queues(MOST_COUNTED)
+        began, forgotten = self._clock().monotonic(), self._forgotten
+        if began < self._count_until:
+            return self._count
+        count = await self._connect().queues(MOST_COUNTED)
+        if forgotten == self._forgotten:
             took = self._clock().monotonic() - began
-            self._count_until = began + min(COUNTING_SHARE * took, LONGEST_COUNT) if took > QUICK_COUNT else 0.0
-        return self._count
+            self._count, self._count_until = count, 0.0
+            if took > QUICK_COUNT:
+                self._count_until = began + min(COUNTING_SHARE * took, LONGEST_COUNT)
+        return count
 
     def forget_count(self) -> None:
-        """Have jobs counted again, because an action has changed something."""
-        self._count_until = 0.0
+        """Have jobs counted again, because an action has changed something; a count that is under way may lack it."""
+        self._forgotten += 1
+        self._count_until, self._queues = 0.0, None
 
     async def look(self) -> None:
         """Compare the store with the look before, and send what changed. The first look has nothing to compare with."""
-        client = self._connect()
+        client, forgotten = self._connect(), self._forgotten
         queues, workers = await self.counted(), await client.workers()
         records = await client.page(JobFilter(state=State.RUNNING, limit=MOST_RUNNING))
         running = {str(each.id): (each.state, each.attempt, each.fraction, each.stage) for each in records}
@@ -175,7 +180,7 @@ class Stream:
         known = {
             job: state for job, state in self._seen.get("job", {}).items() if job not in stopped and job not in self._running
         }
-        self._queues = queues
+        self._queues = queues if forgotten == self._forgotten else None
         # From here on nothing is awaited: who reads a page for one of the changes reads it for all of them.
         self._compare("counts", {"": [*self._newest, *(sorted(each.counts.items()) for each in queues)]})
         self._compare("queue", {each.name: (each.paused_at, each.counts) for each in queues})

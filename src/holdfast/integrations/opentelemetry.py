@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from holdfast._core.job import ActiveJob
+from holdfast._core.job import ActiveJob, AttemptOutcome, RescueReason
 from holdfast._core.view import JobView
 from holdfast._engine.events import Event
 from holdfast._engine.runners.current import WORKER, current_job, current_mask
@@ -177,9 +177,13 @@ class _Telemetry:
         began: float,
         *,
         attributes: dict[str, Any],
+        has_own_ids: bool = True,
         **more: Any,
     ) -> Span:
-        """Start the span of an attempt where it belongs: below the enqueue, or in a new trace with links."""
+        """Start the span of an attempt where it belongs: below the enqueue, or in a new trace with links.
+
+        ``has_own_ids``: no other span is exported with the ids that follow from the job and the attempt.
+        """
         if not self._follows_jobs:
             # A program may choose its provider after it has made its App; until then the tracer only stands for the real one.
             self._tracer = get_tracer(NAME, tracer_provider=self._tracers)
@@ -189,7 +193,7 @@ class _Telemetry:
         is_child = enqueue.is_valid and _is_soon(job, attempt, began)
         links = [] if is_child else _links(job, attempt, enqueue, began, has_earlier=self._follows_jobs)
         details: dict[str, Any] = {"messaging.message.id": str(job), "holdfast.attempt": attempt}
-        with given(ids_of(job, attempt, enqueue.trace_id) if self._follows_jobs else None):
+        with given(ids_of(job, attempt, enqueue.trace_id) if self._follows_jobs and has_own_ids else None):
             return self._tracer.start_span(
                 f"run {task}",
                 context=parent if is_child else Context(),
@@ -207,17 +211,23 @@ class _Telemetry:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return
-        task = loop.create_task(self._export(UUID(str(fields["job"])), int(fields["attempt"]), str(fields["worker"])))
+        is_dead = (
+            fields["reason"] != RescueReason.EXPIRED.value
+        )  # a worker that was only cut off ends its span when it comes back
+        export = self._export(UUID(str(fields["job"])), int(fields["attempt"]), str(fields["worker"]), is_dead=is_dead)
+        task = loop.create_task(export)
         self._exports.add(task)
         task.add_done_callback(self._exports.discard)
 
-    async def _export(self, id: UUID, attempt: int, worker: str) -> None:
+    async def _export(self, id: UUID, attempt: int, worker: str, *, is_dead: bool) -> None:
         try:
             job = await self._app.jobs.aget(id)
         except HoldfastError:
             return  # it was deleted since, or the store is away: a span is not worth another try
         record = next((each for each in job.attempts if each.attempt == attempt), None)
-        began = None if record is None or record.started_at is None else record.started_at.timestamp()
+        if record is None or record.outcome is not AttemptOutcome.CRASHED:
+            return  # its code had not begun: the number is that of the attempt before, which has a span
+        began = None if record.started_at is None else record.started_at.timestamp()
         span = self._start(
             id,
             job.task,
@@ -225,10 +235,11 @@ class _Telemetry:
             job.headers,
             self._clock.wall() if began is None else began,
             attributes=_of_lost_attempt(job, worker),
+            has_own_ids=is_dead,
             start_time=None if began is None else int(began * 1e9),
         )
         span.set_status(StatusCode.ERROR, "the worker's process ended")
-        span.end(None if record is None or record.ended_at is None else int(record.ended_at.timestamp() * 1e9))
+        span.end(None if record.ended_at is None else int(record.ended_at.timestamp() * 1e9))
 
 
 def _of_lost_attempt(job: JobView, worker: str) -> dict[str, Any]:

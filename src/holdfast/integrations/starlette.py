@@ -1,6 +1,7 @@
 """``holdfast.integrations.starlette``: the App's lifespan, and the progress of a job as server-sent events, for FastAPI and Starlette."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any
 from uuid import UUID
@@ -18,6 +19,10 @@ except ModuleNotFoundError as missing:
     raise MissingExtra(missing.name or "starlette", "dashboard") from missing
 
 SHOWN = ("id", "task", "state", "stage", "fraction", "message", "attempt", "max_attempts", "rescued", "rescued_at")
+LONGEST = 15.0
+"""Seconds after which an answer ends."""
+AGAIN = 300
+"""Milliseconds after which the browser then connects again."""
 _HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
@@ -46,24 +51,43 @@ async def progress_response(
 ) -> StreamingResponse:
     """Return the progress of a job as server-sent events: ``progress`` after each change, and ``end`` with the last one.
 
-    ``show``: which fields visitors see, instead of ``SHOWN``, which has no payload and no result. The page must close its
-    ``EventSource`` at ``end``, or the browser connects again. Raises ``JobNotFound``.
+    ``show``: which fields visitors see, instead of ``SHOWN``, which has no payload and no result. The answer ends after ``LONGEST``
+    seconds, because a server that stops waits for it, and the browser connects again. So the page must close its ``EventSource`` at
+    ``end``. Raises ``JobNotFound``.
 
     >>> @web.get("/jobs/{id}/progress")  # doctest: +SKIP
     ... async def progress(id: UUID): return await progress_response(app, id)
     """
+    views = app.jobs.afollow(id, every)
     await app.jobs.aget(id)
-    return StreamingResponse(_lines(app, id, every, show or _shown), media_type="text/event-stream", headers=_HEADERS)
+    return StreamingResponse(_lines(views, show or _shown), media_type="text/event-stream", headers=_HEADERS)
 
 
-async def _lines(app: App, id: UUID | str, every: Duration, show: Callable[[JobView], Mapping[str, Any]]) -> AsyncIterator[bytes]:
-    async with aclosing(app.jobs.afollow(id, every)) as views:
-        try:
-            async for view in views:
-                name = "progress" if view.finished_at is None else "end"
-                yield b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(show(view)))
-        except JobNotFound:  # it was deleted
-            yield b"event: end\ndata: null\n\n"
+async def _lines(views: AsyncGenerator[JobView, None], show: Callable[[JobView], Mapping[str, Any]]) -> AsyncIterator[bytes]:
+    loop = asyncio.get_running_loop()
+    until = loop.time() + LONGEST
+    yield b"retry: %d\n\n" % AGAIN
+    async with aclosing(views):
+        while view := await _next(views, until - loop.time()):
+            name = b"progress" if isinstance(view, JobView) and view.finished_at is None else b"end"
+            shown = None if isinstance(view, JobNotFound) else show(view)
+            yield b"event: %b\ndata: %b\n\n" % (name, msgspec.json.encode(shown))
+            if name == b"end":
+                return
+
+
+async def _next(views: AsyncGenerator[JobView, None], seconds: float) -> JobView | JobNotFound | None:
+    """Return the next view, or that the job was deleted; None once the time is over."""
+    waiting = asyncio.ensure_future(anext(views))
+    try:
+        await asyncio.wait({waiting}, timeout=seconds)
+        return await waiting if waiting.done() else None
+    except JobNotFound as error:
+        return error
+    finally:
+        if not waiting.done():
+            waiting.cancel()
+            await asyncio.wait({waiting})
 
 
 def _shown(view: JobView) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from holdfast import App, ConfigurationError, InsideEventLoop, Job, JobNotFound, StoreUnavailable
+from holdfast import App, ConfigurationError, InsideEventLoop, Job, JobNotFound, JobView, StoreUnavailable
 from holdfast.stores.memory import MemoryStore
 
 EVERY = "100ms"
@@ -105,6 +105,24 @@ async def test_a_store_that_is_away_is_waited_for(shop: Shop, monkeypatch: pytes
     assert next(failures, None) is None
 
 
+async def test_a_row_that_cannot_be_read_is_an_error_of_each_follower(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = await shop.report.aenqueue(pages=0)
+    following = shop.app._connections.client().following
+    follower = handle.afollow(EVERY)
+    assert (await anext(follower)).state == "available"
+    read = following._read
+
+    async def fails(job: UUID) -> JobView:
+        raise ValueError("'NEWER' is not a valid Reason")
+
+    monkeypatch.setattr(following, "_read", fails)
+    for each in (follower, handle.afollow(EVERY)):
+        with pytest.raises(ValueError, match="NEWER"):
+            await anext(each)
+    monkeypatch.setattr(following, "_read", read)
+    assert (await anext(handle.afollow(EVERY))).state == "available"
+
+
 async def test_a_job_that_does_not_exist_or_is_deleted_raises(shop: Shop) -> None:
     with pytest.raises(JobNotFound):
         await anext(shop.app.jobs.afollow(UUID(int=1)))
@@ -121,7 +139,7 @@ async def test_a_blocking_call_inside_an_event_loop_and_a_pause_that_is_too_shor
     with pytest.raises(InsideEventLoop):
         handle.follow()
     with pytest.raises(ConfigurationError, match=r"at least 0\.1 s"):
-        await anext(handle.afollow(every=0.01))
+        handle.afollow(every=0.01)
 
 
 def test_code_without_an_event_loop_follows_too() -> None:
@@ -135,7 +153,7 @@ def test_code_without_an_event_loop_follows_too() -> None:
     for view in handle.follow(EVERY):
         states.append(view.state)
         app.run_due()
-    assert states == ["available", "completed"]
+    assert (states[0], states[-1]) == ("available", "completed")
     app.close()
 
 

@@ -1,6 +1,7 @@
 """The result of a handle has the type that the task's function is annotated with."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypedDict
@@ -56,6 +57,8 @@ def annotated(kind: Any, value: object) -> Callable[[], object]:
         (Page, Page(title="a")),
         (type(None), None),
         (Fail | dict[str, int] | Retry, {"a": 1}),
+        (Iterable[int], [1]),  # values of these types cannot be made from JSON: it stays as it is
+        (Counter[str], {"a": 1}),
     ],
 )
 async def test_a_result_comes_back_as_the_type_of_the_annotation(kind: Any, returned: object) -> None:
@@ -86,6 +89,21 @@ async def test_a_result_that_does_not_fit_names_its_path_and_keeps_what_is_store
         await handle.aresult()
     assert (caught.value.result, isinstance(caught.value, PayloadInvalid)) == (b'[{"commits":"many"}]', True)
     assert await handle.plain().aresult() == [{"commits": "many"}]
+
+
+async def test_an_error_of_your_own_constructor_is_one_of_the_result() -> None:
+    @dataclass
+    class Picky:
+        a: int
+
+        def __post_init__(self) -> None:
+            raise KeyError("a")
+
+    app = App("memory://")
+    handle = await app.task(annotated(Picky, {"a": 1})).aenqueue()
+    await app.arun_due()
+    with pytest.raises(ResultInvalid):
+        await handle.aresult()
 
 
 def test_a_handle_of_an_id_was_not_created_by_this_call() -> None:

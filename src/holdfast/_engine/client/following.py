@@ -9,10 +9,17 @@ from holdfast._core.durations import Duration, seconds
 from holdfast._core.job import PLACE_OF, Place
 from holdfast._core.view import JobView
 from holdfast._ports.clock import Clock
-from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
+from holdfast.errors import ConfigurationError, StoreUnavailable
 
 SHORTEST = 0.1
 """Seconds between two looks at a job, at least."""
+
+
+def pause_of(every: Duration) -> float:
+    """Return the seconds between two looks; ``ConfigurationError`` for less than ``SHORTEST``."""
+    if (pause := seconds(every)) < SHORTEST:
+        raise ConfigurationError([f"every={every!r}: use at least {SHORTEST:g} s, because each look reads the store"])
+    return pause
 
 
 class Following:
@@ -22,16 +29,13 @@ class Following:
         self._read, self._clock = read, clock
         self._followed: dict[UUID, _Followed] = {}
 
-    async def follow(self, job: UUID, pause: Duration) -> AsyncGenerator[JobView, None]:
+    async def follow(self, job: UUID, every: float) -> AsyncGenerator[JobView, None]:
         """Yield the job as it is now, then after each change, until it has finished. A store that is away is waited for.
 
-        The shortest ``pause`` of a job's followers counts for all. Raises ``JobNotFound``, also when the job is deleted later, and
-        ``ConfigurationError`` for a pause below ``SHORTEST``.
+        The shortest ``every`` of a job's followers counts for all. Raises ``JobNotFound``, also when the job is deleted later.
         """
-        if (every := seconds(pause)) < SHORTEST:
-            raise ConfigurationError([f"every={pause!r}: use at least {SHORTEST:g} s, because each look reads the store"])
         followed = self._followed.get(job)
-        if followed is None:
+        if followed is None or followed.reading is None or followed.reading.done():
             followed = self._followed[job] = _Followed(every)
             followed.reading = asyncio.get_running_loop().create_task(self._read_while_followed(job, followed))
         followed.followers += 1
@@ -53,12 +57,12 @@ class Following:
 
     async def _read_while_followed(self, job: UUID, followed: "_Followed") -> None:
         while True:
-            view, error = followed.view, None
+            view, error = followed.view, None  # type: JobView | None, Exception | None
             try:
                 view = await self._read(job)
             except StoreUnavailable:
                 pass  # it is asked again
-            except HoldfastError as raised:
+            except Exception as raised:  # also of a row that cannot be read: followers would wait for it without end
                 error = raised
             if view != followed.view or error is not None:
                 async with followed.changed:
@@ -82,7 +86,7 @@ class _Followed:
     def __init__(self, every: float) -> None:
         self.every, self.followers = every, 0
         self.view: JobView | None = None
-        self.error: HoldfastError | None = None
+        self.error: Exception | None = None
         self.changed = asyncio.Condition()
         self.reading: asyncio.Task[None] | None = None
 

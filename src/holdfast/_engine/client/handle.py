@@ -12,6 +12,7 @@ from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
 from holdfast._core.payload import decode_json
 from holdfast._core.view import JobView
 from holdfast._engine.client.client import Client, require_no_conflict
+from holdfast._engine.client.following import pause_of
 from holdfast.errors import JobNotFound, UniqueConflict
 from holdfast.sync import blocking, iterated, refuse_inside_loop
 
@@ -140,9 +141,13 @@ class Handle(Generic[Result]):
         return states[self.id]
 
 
-async def followed(connect: Callable[[], Client], job: UUID, every: Duration) -> AsyncGenerator[JobView, None]:
-    """Yield the job now and after each change. The client is that of the loop in which the first one is asked for."""
-    async with aclosing(connect().following.follow(job, every)) as views:
+def followed(connect: Callable[[], Client], job: UUID, every: Duration) -> AsyncGenerator[JobView, None]:
+    """Return the job now and after each change. The client is that of the loop in which the first one is asked for."""
+    return _followed(connect, job, pause_of(every))
+
+
+async def _followed(connect: Callable[[], Client], job: UUID, pause: float) -> AsyncGenerator[JobView, None]:
+    async with aclosing(connect().following.follow(job, pause)) as views:
         async for view in views:
             yield view
 

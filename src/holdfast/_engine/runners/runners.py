@@ -15,7 +15,6 @@ from holdfast._engine.runners.running import Running
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.job_context import JobContext, ProgressSink
 from holdfast._engine.tasks.registry import TaskDefinition
-from holdfast._forks import FORKS
 
 FORKED = 70
 """Exit code of a forked child that came back from a handler (``EX_SOFTWARE``)."""
@@ -49,7 +48,7 @@ class LoopRunner:
     """``async def`` handlers, on the worker's event loop."""
 
     def __init__(self) -> None:
-        self._generation = FORKS.generation
+        self._process = os.getpid()
 
     def context(self, claim: Claim, reporter: ProgressSink) -> JobContext:
         return Job(claim, reporter)
@@ -60,7 +59,7 @@ class LoopRunner:
                 return await task.function(context, **arguments)
             return await task.function(**arguments)
         finally:
-            if FORKS.generation != self._generation:  # os.getpid() is a system call
+            if os.getpid() != self._process:  # a hook of ``os.register_at_fork`` would miss a fork by C code
                 os._exit(FORKED)
 
 
@@ -126,8 +125,8 @@ class exits_in_forked_child:  # noqa: N801 - used as a word
     """Ends a child that the code forked where the code ends: if it came back, it would run what its parent runs."""
 
     def __enter__(self) -> None:
-        self._generation = FORKS.generation
+        self._process = os.getpid()
 
     def __exit__(self, *_: object) -> None:
-        if FORKS.generation != self._generation:
+        if os.getpid() != self._process:
             os._exit(FORKED)

@@ -13,7 +13,7 @@ from holdfast._core.declared import Declared, DeclaredLimit, DeclaredQueue
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.limits import Limit, Scope, ScopeKind
 from holdfast._core.outcome import ANSWERS
-from holdfast._core.payload import PayloadType, annotations_of, key_in, result_reader
+from holdfast._core.payload import PayloadType, annotations_of, key_in, reader_of
 from holdfast._core.policy import Backoff, ChangePolicy, CrashPolicy, Policy
 from holdfast._core.schedule import DeclaredSchedule
 from holdfast._core.secret_fields import secret_fields
@@ -89,7 +89,7 @@ class TaskDefinition(Struct, frozen=True, kw_only=True):
 
     def read_result(self, data: bytes) -> Any:
         """Return a stored result as ``returns``; ``ResultInvalid`` if it does not fit."""
-        return result_reader(self.returns, self.name)(data)
+        return reader_of(self.returns, f"the result of {self.name}")(data)
 
     def key_of(self, payload: bytes) -> str:
         """Return the key of a job with this payload; ``PayloadInvalid`` if the field cannot be one."""

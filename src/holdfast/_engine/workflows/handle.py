@@ -8,7 +8,7 @@ from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.job import PLACE_OF, Json, NewJob, Place, State
 from holdfast._core.member import OnFailure
-from holdfast._core.payload import result_reader
+from holdfast._core.payload import reader_of
 from holdfast._core.workflow import FlowVerb, SteerFlow
 from holdfast._core.workflow_view import NodeView, WorkflowView, maps_that_ran
 from holdfast._engine.client.client import Client
@@ -36,7 +36,7 @@ class WorkflowHandle(Handle[Result]):
         """Return the handle of a workflow that was written, or of the one that has its key; ``kind``: the type of its result."""
         duplicate = answer.duplicates.get(root.id)
         job = root.id if duplicate is None else duplicate.job
-        return cls(job, root.queue, connect, created=duplicate is None, read=result_reader(kind, root.task))
+        return cls(job, root.queue, connect, created=duplicate is None, read=reader_of(kind, f"the result of {root.task}"))
 
     async def aresult(self, timeout: Duration | None = None) -> Result:
         """Wait for the end; return the result of the node that the workflow's function returned, ``None`` if it returned none.
