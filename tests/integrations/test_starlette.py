@@ -1,8 +1,6 @@
 """The lifespan and the progress of a job, for FastAPI and Starlette."""
 
-import threading
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
 
@@ -69,8 +67,13 @@ async def test_an_answer_ends_in_time_because_a_server_that_stops_waits_for_it(m
 
 
 @pytest.mark.parametrize("worker", [True, False])
-async def test_the_lifespan_runs_jobs_only_if_asked_and_closes_the_app(worker: bool, tmp_path: Path) -> None:
-    app = App(f"sqlite:///{tmp_path}/jobs.db")
+async def test_the_lifespan_runs_jobs_only_if_asked_and_closes_the_app(worker: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    app, closed = App("memory://"), []
+
+    async def close() -> None:
+        closed.append(app)
+
+    monkeypatch.setattr(app, "aclose", close)
 
     @app.task
     async def double(n: int) -> int:
@@ -82,4 +85,5 @@ async def test_the_lifespan_runs_jobs_only_if_asked_and_closes_the_app(worker: b
             assert await handle.aresult(timeout="10s") == 42
         else:
             assert await app.workers.alist() == []
-    assert not [each.name for each in threading.enumerate() if each.name.startswith("holdfast-sqlite")]
+        assert closed == []
+    assert closed == [app]

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
+from holdfast._core.declared import Declared
 from holdfast._core.job import AttemptOutcome, RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd, rescue
 from holdfast._core.record import JobRecord
@@ -118,7 +119,8 @@ async def quick() -> str:
 async def test_a_worker_introduces_itself_first_and_touches_the_store_only_with_a_lease() -> None:
     office = Office(quick, stubborn, options=structs.replace(OPTIONS, queues=("a",)))
     hello = await office.far.hear(messages.WorkerHello)
-    assert hello == messages.WorkerHello(SETTINGS, ("quick", "stubborn"), ("a",), ("no /proc",), OPTIONS.concurrency, True)
+    declared, size = Declared(named=("default",)), OPTIONS.concurrency
+    assert hello == messages.WorkerHello(SETTINGS, ("quick", "stubborn"), ("a",), ("no /proc",), size, True, declared=declared)
     await passing(100)
     assert office.store.calls == []
 

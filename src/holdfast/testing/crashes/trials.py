@@ -243,7 +243,7 @@ def _is_end(state: State) -> bool:
 
 
 def _without_late(job: JobView) -> JobView:
-    plain = (structs.replace(each, late_result=None, error=None, error_key="") for each in job.attempts)
+    plain = (structs.replace(each, late_result=None, late_at=None, error=None, error_key="") for each in job.attempts)
     return structs.replace(job, attempts=tuple(plain))
 
 
