@@ -22,7 +22,8 @@ MANY = {
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("wanted", [pytest.param(FEW, id="few"), pytest.param(MANY, id="many", marks=pytest.mark.prove)])
+@pytest.mark.prove
+@pytest.mark.parametrize("wanted", [pytest.param(FEW, id="few"), pytest.param(MANY, id="many")])
 def test_nothing_in_a_replica_set_is_lost_owned_twice_or_stuck_while_members_and_workers_fail(
     tmp_path: Path, wanted: dict[str, int]
 ) -> None:
