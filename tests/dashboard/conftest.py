@@ -1,10 +1,12 @@
-"""The browser in which pages are looked at."""
+"""What tests of pages share: an App with a task that fails as asked, and the browser in which pages are looked at."""
 
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+
+from holdfast import App
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -22,3 +24,17 @@ def browser() -> "Iterator[Browser]":
         browser = made.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def app() -> Iterator[App]:
+    app = App("memory://")
+
+    @app.task(max_attempts=1)
+    def mail(to: str) -> str:
+        if to == "nowhere":
+            raise KeyError(to)
+        return to
+
+    yield app
+    app.close()

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from collections.abc import Iterator
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -16,20 +15,6 @@ from holdfast.app import environment_of
 from holdfast.dashboard import Dashboard, Identity
 from tests.dashboard.browser import OWN, Elements, Reply, ask, get
 from tests.dashboard.test_refusals import FORM
-
-
-@pytest.fixture
-def app() -> Iterator[App]:
-    app = App("memory://")
-
-    @app.task(max_attempts=1)
-    def mail(to: str) -> str:
-        if to == "nowhere":
-            raise KeyError(to)
-        return to
-
-    yield app
-    app.close()
 
 
 def new_lease(worker: str) -> NewLease:

@@ -1,7 +1,6 @@
 """Actions on jobs that are ticked in the list: without scripts, by role, and only on jobs that are still as they were seen."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
 
@@ -11,20 +10,6 @@ from holdfast import App
 from holdfast.dashboard import Dashboard, Identity
 from tests.dashboard.browser import Elements, Reply, get
 from tests.dashboard.test_actions import Person
-
-
-@pytest.fixture
-def app() -> Iterator[App]:
-    app = App("memory://")
-
-    @app.task(max_attempts=1)
-    def mail(to: str) -> str:
-        if to == "nowhere":
-            raise KeyError(to)
-        return to
-
-    yield app
-    app.close()
 
 
 @pytest.fixture
@@ -48,8 +33,7 @@ def verbs(body: str) -> list[str]:
 def ticked(page: Reply, verb: str, *jobs: Any) -> str:
     """Return the address that a browser asks for when a person has ticked the jobs and presses the button."""
     values = {value.partition(":")[0]: value for value in boxes(page.body).values()}
-    (up_to,) = [attrs["value"] for tag, attrs in Elements(page.body).found if tag == "input" and attrs.get("name") == "up_to"]
-    return f"/actions/selected/{verb}?" + urlencode([("up_to", up_to), *(("job", values[str(job.id)]) for job in jobs)])
+    return f"/actions/selected/{verb}?" + urlencode([("job", values[str(job.id)]) for job in jobs])
 
 
 def confirm(anna: Person, page: Reply, **typed: str) -> str:
@@ -153,7 +137,7 @@ def test_a_reschedule_of_ticked_jobs_needs_its_time(app: App, anna: Person) -> N
 def test_a_selection_that_cannot_be_read_changes_nothing(app: App, anna: Person, query: str) -> None:
     job = app.enqueue("mail", to="a")
     many = urlencode([("job", f"00000000-0000-0000-0000-{number:012}:available") for number in range(51)])
-    query = many + "&up_to=2026-01-01T00:00:00Z" if query == "many" else query.format(id=job.id)
+    query = many if query == "many" else query.format(id=job.id)
     page = anna.open(f"/actions/selected/delete?{query}")
     assert page.status == 400
     assert "No job is selected" in page.body or "cannot be shown" in page.body

@@ -60,7 +60,6 @@ async def jobs(asked: Asked) -> Page:
         "buttons": _buttons(exact, asked) if found else [],
         "selected": (selected := choices(found, asked.may)),
         "ticks": [Tick.of(each) for each in found] if selected else [],
-        "up_to": asked.now.isoformat(),
         "columns": columns("state", "job", "queue", "why or progress", "tries#", "ran#", "worker", "when#"),
         "rows": [_row(each, asked) for each in found],
         "keys": [str(each.id) for each in found],
