@@ -1,8 +1,8 @@
 """The optional verbs of the store port: a store's own, or a default that stands in for them over the required verbs."""
 
 import inspect
-from collections.abc import Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
@@ -14,6 +14,7 @@ from holdfast._core.audit import AuditNote
 from holdfast._core.error_groups import ErrorList, grouped
 from holdfast._core.flow_changes import FlowChange
 from holdfast._core.job import NewJob, State, Token
+from holdfast._core.own_connection import require_blocking
 from holdfast._core.record import JobRecord, matches
 from holdfast._core.requests import IsolatedJobs, JobFilter, Steer, SteerVerb
 from holdfast._core.store_notices import StoreNotice
@@ -23,6 +24,7 @@ from holdfast._ports.errors import Errors
 from holdfast._ports.history import History
 from holdfast._ports.limits import Lanes, Limits
 from holdfast._ports.noticing import HasNotices
+from holdfast._ports.own_connections import OwnConnections
 from holdfast._ports.prefetching import Prefetching
 from holdfast._ports.steps import Steps
 from holdfast._ports.store import (
@@ -287,19 +289,50 @@ def enqueue_flow_within(
 
 
 def transaction(
-    store: Store, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
+    store: Store, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None, within: Any = None
 ) -> AbstractAsyncContextManager[Any]:
-    """Open a transaction that commits only under the job's token. Raises ``Unsupported`` for a store without this verb."""
+    """Open a transaction that commits only under the job's token. Raises ``Unsupported`` for a store without this verb.
+
+    ``within``: the user's connection for it; one that is not awaited blocks the loop for the block.
+    """
+    if within is not None:
+        return _awaited(_within(store, within, job, token, idle))
     return _transactions(store, "commit rows together with a job").transaction(job, token, idle=idle, hook_due_at=hook_due_at)
 
 
 def blocking_transaction(
-    store: Store, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
+    store: Store, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None, within: Any = None
 ) -> AbstractContextManager[Any]:
     """Open the same transaction as ``transaction``, for code that blocks a thread or runs in another process."""
+    if within is not None:
+        block = _within(store, within, job, token, idle)
+        require_blocking(type(within), is_awaited=not isinstance(block, AbstractContextManager))
+        return cast(AbstractContextManager[Any], block)
     return _transactions(store, "commit rows together with a job").blocking_transaction(
         job, token, idle=idle, hook_due_at=hook_due_at
     )
+
+
+@asynccontextmanager
+async def _awaited(block: AbstractAsyncContextManager[Any] | AbstractContextManager[Any]) -> AsyncIterator[Any]:
+    if isinstance(block, AbstractContextManager):
+        with block as connection:
+            yield connection
+    else:
+        async with block as connection:
+            yield connection
+
+
+def _within(
+    store: Store, connection: Any, job: UUID, token: Token, idle: float
+) -> AbstractAsyncContextManager[Any] | AbstractContextManager[Any]:
+    able = _transactions(store, "commit rows together with a job")
+    if not offers(store, OwnConnections):
+        raise Unsupported(
+            f"within: the {store.capabilities.name} store takes no connection of yours in job.transaction(): leave out within=, "
+            "and use the one that the block gets"
+        )
+    return cast(OwnConnections, able).transaction_within(connection, job, token, idle=idle)
 
 
 def _transactions(store: Store, wish: str) -> CallerTransactions:

@@ -8,8 +8,15 @@ import importlib
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
+from holdfast.errors import MissingExtra
+
 Result = TypeVar("Result")
 Row = tuple[Any, ...]
+
+SCOPED = ("sqlalchemy.orm.scoping.scoped_session", "sqlalchemy.ext.asyncio.scoping.async_scoped_session")
+AWAITED_SQLALCHEMY = ("sqlalchemy.ext.asyncio.session.AsyncSession", "sqlalchemy.ext.asyncio.engine.AsyncConnection")
+SQLALCHEMY = ("sqlalchemy.orm.session.Session", "sqlalchemy.engine.base.Connection")
+DJANGO = ("django.db.backends.base.base.BaseDatabaseWrapper", "django.utils.connection.ConnectionProxy")
 
 
 class OpenedConnection(Protocol):
@@ -57,13 +64,13 @@ class Wrapper(Protocol):
 
 def wrapper_of(connection: Any) -> Wrapper | None:
     """Return the wrapper of a connection, or ``None`` if it is a driver's own or not a connection."""
-    if is_a(connection, "sqlalchemy.orm.scoping.scoped_session", "sqlalchemy.ext.asyncio.scoping.async_scoped_session"):
+    if is_a(connection, *SCOPED):
         connection = connection()
-    if is_a(connection, "sqlalchemy.ext.asyncio.session.AsyncSession", "sqlalchemy.ext.asyncio.engine.AsyncConnection"):
+    if is_a(connection, *AWAITED_SQLALCHEMY):
         return _AwaitedSqlAlchemy(connection)
-    if is_a(connection, "sqlalchemy.orm.session.Session", "sqlalchemy.engine.base.Connection"):
+    if is_a(connection, *SQLALCHEMY):
         return _SqlAlchemy(connection)
-    if is_a(connection, "django.db.backends.base.base.BaseDatabaseWrapper", "django.utils.connection.ConnectionProxy"):
+    if is_a(connection, *DJANGO):
         return _Django(connection)
     return None
 
@@ -72,6 +79,14 @@ def after_commit(connection: object, call: Callable[[], None]) -> None:
     """Have ``call`` run once the caller's transaction has committed, if the connection has a wrapper that knows when that is."""
     if (wrapper := wrapper_of(connection)) is not None:
         wrapper.after_commit(call)
+
+
+def require_greenlet() -> None:
+    """Raise ``MissingExtra`` without ``greenlet``, by which SQLAlchemy awaits a driver."""
+    try:
+        importlib.import_module("greenlet")
+    except ImportError as error:
+        raise MissingExtra("greenlet", "sqlalchemy") from error
 
 
 def is_a(thing: object, *names: str) -> bool:
@@ -86,10 +101,10 @@ class _SqlAlchemy:
         self._owner = owner
 
     def run(self, work: Callable[[OpenedConnection], Result]) -> Result:
-        return work(_OpenedSqlAlchemy(self._owner.connection() if _is_session(self._owner) else self._owner))
+        return work(_OpenedSqlAlchemy(self._owner.connection() if is_session(self._owner) else self._owner))
 
     def after_commit(self, tell: Callable[[], None]) -> None:
-        if _is_session(self._owner):  # the event of a Connection comes before the commit, which is too early
+        if is_session(self._owner):  # the event of a Connection comes before the commit, which is too early
             waiting = self._owner.info.get(_WAITING) or self._owner.info.setdefault(_WAITING, _Waiting(self._owner))
             waiting.add(self._owner, tell)
 
@@ -101,11 +116,12 @@ class _AwaitedSqlAlchemy:
         self._owner = owner
 
     async def run(self, work: Callable[[OpenedConnection], Result]) -> Result:
+        require_greenlet()
         done: Result = await self._owner.run_sync(lambda owner: _SqlAlchemy(owner).run(work))
         return done
 
     def after_commit(self, tell: Callable[[], None]) -> None:
-        if _is_session(owner := getattr(self._owner, "sync_session", None)):
+        if is_session(owner := getattr(self._owner, "sync_session", None)):
             _SqlAlchemy(owner).after_commit(tell)
 
 
@@ -169,7 +185,8 @@ class _Waiting:
             self._waiting.clear()
 
 
-def _is_session(owner: Any) -> bool:
+def is_session(owner: Any) -> bool:
+    """Return whether it is a ``Session`` of SQLAlchemy."""
     return is_a(owner, "sqlalchemy.orm.session.Session")
 
 

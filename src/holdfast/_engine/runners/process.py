@@ -116,13 +116,13 @@ class PipeProgressSink:
         """Return what the worker consumes."""
         return (await self._call(lambda call: messages.SignalAsked(call, name, record))).taken or SignalTaken()
 
-    def transaction(self, job: ActiveJob) -> AbstractAsyncContextManager[Any]:
-        """Open a transaction on a connection of this process."""
-        return store_defaults.transaction(self._open(), job.id, job.token, idle=self._idle)
+    def transaction(self, job: ActiveJob, within: Any = None) -> AbstractAsyncContextManager[Any]:
+        """Open a transaction on a connection of this process, the user's if it is given."""
+        return store_defaults.transaction(self._open(), job.id, job.token, idle=self._idle, within=within)
 
-    def blocking_transaction(self, job: ActiveJob) -> AbstractContextManager[Any]:
-        """Open a transaction on a connection of this process."""
-        return store_defaults.blocking_transaction(self._open(), job.id, job.token, idle=self._idle)
+    def blocking_transaction(self, job: ActiveJob, within: Any = None) -> AbstractContextManager[Any]:
+        """Open a transaction on a connection of this process, the user's if it is given."""
+        return store_defaults.blocking_transaction(self._open(), job.id, job.token, idle=self._idle, within=within)
 
     async def close(self) -> None:
         """Close the store if a transaction opened it."""

@@ -119,17 +119,19 @@ class Job(AsyncCalls):
             return await self._enqueue(child, job)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Any]:
+    async def transaction(self, *, within: Any = None) -> AsyncIterator[Any]:
         """Open a transaction in the store's database, which commits only if the job still belongs to this attempt; yields a connection.
 
-        Keep it short: it delays other writers, and is rolled back with an error when it takes too long. Raises ``JobLost``.
+        ``within`` is a connection or session of your own, of a library that the store knows; one that is not awaited blocks the event
+        loop. Without it the connection is the store's. Keep it short: it delays other writers, and is rolled back with an error when it
+        takes too long. Raises ``JobLost``, and ``Unsupported`` for a connection on which the job cannot be checked.
 
         >>> async with job.transaction() as connection:  # doctest: +SKIP
         ...     await connection.execute("UPDATE orders SET paid = 1 WHERE id = ?", [order])
         """
         self._require_owned()
         with span("job.transaction"):
-            async with self._reporter.transaction(self._claim.job) as connection:
+            async with self._reporter.transaction(self._claim.job, within) as connection:
                 yield connection
 
 
@@ -203,12 +205,14 @@ class SyncJob(BlockingCalls):
             return self._in_loop(self._enqueue(child, job))
 
     @contextmanager
-    def transaction(self) -> Iterator[Any]:
+    def transaction(self, *, within: Any = None) -> Iterator[Any]:
         """Open a transaction in the store's database, which commits only if the job still belongs to this attempt; yields a connection.
 
-        >>> with job.transaction() as connection:  # doctest: +SKIP
-        ...     connection.execute("UPDATE orders SET paid = 1 WHERE id = ?", [order])
+        ``within`` is a connection or session of your own, see ``Job.transaction``: with Django's it is ``atomic()``.
+
+        >>> with job.transaction(within=session):  # doctest: +SKIP
+        ...     session.get(Order, order).paid = True
         """
         self._require_owned()
-        with span("job.transaction"), self._reporter.blocking_transaction(self._claim.job) as connection:
+        with span("job.transaction"), self._reporter.blocking_transaction(self._claim.job, within) as connection:
             yield connection

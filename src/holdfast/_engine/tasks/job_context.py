@@ -60,11 +60,11 @@ class ProgressSink(Protocol):
         """Return once the checkpoint is durable; ``JobLost`` if the job belongs to another attempt."""
         ...
 
-    def transaction(self, job: ActiveJob) -> AbstractAsyncContextManager[Any]:
-        """Open a transaction that commits the user's rows only if the job's token is still valid."""
+    def transaction(self, job: ActiveJob, within: Any) -> AbstractAsyncContextManager[Any]:
+        """Open a transaction that commits the user's rows only if the job's token is still valid. ``within``: on this connection."""
         ...
 
-    def blocking_transaction(self, job: ActiveJob) -> AbstractContextManager[Any]:
+    def blocking_transaction(self, job: ActiveJob, within: Any) -> AbstractContextManager[Any]:
         """Open the same transaction for code outside of an event loop."""
         ...
 

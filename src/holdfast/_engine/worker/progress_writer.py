@@ -73,13 +73,13 @@ class ProgressWriter:
         with self._reports.waiting_for_store(job):
             await done
 
-    def transaction(self, job: ActiveJob) -> AbstractAsyncContextManager[Any]:
+    def transaction(self, job: ActiveJob, within: Any = None) -> AbstractAsyncContextManager[Any]:
         """Open a transaction for the user's rows and the check of the job's token; it is rolled back after ``idle`` seconds."""
-        return store_defaults.transaction(self._store, job.id, job.token, idle=self._idle)
+        return store_defaults.transaction(self._store, job.id, job.token, idle=self._idle, within=within)
 
-    def blocking_transaction(self, job: ActiveJob) -> AbstractContextManager[Any]:
+    def blocking_transaction(self, job: ActiveJob, within: Any = None) -> AbstractContextManager[Any]:
         """Open the same transaction for code outside of an event loop."""
-        return store_defaults.blocking_transaction(self._store, job.id, job.token, idle=self._idle)
+        return store_defaults.blocking_transaction(self._store, job.id, job.token, idle=self._idle, within=within)
 
     def forget(self, job: ActiveJob) -> None:
         """Set aside the last update of a handler that has ended: it is written before the handler's outcome, or never."""

@@ -1,11 +1,12 @@
 """A user's own session: of pymongo, synchronous or asynchronous, or of Motor. Awaitable results are awaited.
 
-So one piece of code runs in all of them: with a synchronous session no coroutine of this module ever waits, and ``run_now`` runs it.
+So one piece of code runs in all of them: with a synchronous session no coroutine of this module ever waits, and ``run_now`` runs
+it.
 """
 
 import inspect
-from collections.abc import Coroutine, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from bson import Int64
 from pymongo import MongoClient
@@ -16,8 +17,6 @@ from holdfast._core.mongo_url import MongoUrl
 from holdfast.databases.mongo.database import CODEC, MAJORITY, Document
 from holdfast.databases.mongo.errors import DUPLICATE
 from holdfast.errors import Unsupported
-
-Answer = TypeVar("Answer")
 
 
 class CallerDatabase:
@@ -84,13 +83,3 @@ class CallerDatabase:
 def is_awaited(session: Any) -> bool:
     """Return whether the methods of a session are awaited."""
     return not isinstance(session.client, MongoClient)
-
-
-def run_now(act: Coroutine[Any, Any, Answer]) -> Answer:
-    """Run a coroutine that never waits, and return its result."""
-    try:
-        act.send(None)
-    except StopIteration as end:
-        answer: Answer = end.value
-        return answer
-    raise AssertionError("a synchronous session was awaited")

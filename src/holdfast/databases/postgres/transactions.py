@@ -55,12 +55,16 @@ class UserTransaction:
 
     def ended(self, is_ours: bool, mark: str | None) -> None:
         """Raise unless the transaction may be committed; the error names the reason."""
-        if mark != self._mark:
+        if not self.has(mark):
             raise HoldfastError(
                 f"{self.what} commits when its block ends, {self.beside}, and rolls back when the block raises: leave out COMMIT "
                 "and ROLLBACK. What was committed inside was not checked"
             )
         self._require(is_ours)
+
+    def has(self, mark: str | None) -> bool:
+        """Return whether this is what ``begins`` has set in this transaction."""
+        return mark == self._mark
 
     def cut_off(self, error: BaseException) -> HoldfastError:
         """Return the error to raise when the connection closed before the end of the block: nothing was committed."""
@@ -81,6 +85,10 @@ class UserTransaction:
             f"transaction: {self._public}: its connection was lost while it was committed, so whether it was is unknown: "
             f"{failures.first_line(error)}"
         )
+
+    def lost(self, error: BaseException, is_ending: bool) -> HoldfastError:
+        """Return the error to raise when the connection was lost, in the block or in its commit."""
+        return self.in_doubt(error) if is_ending else self.cut_off(error)
 
     def _require(self, is_ours: bool) -> None:
         """Raise unless the transaction may commit; ``is_ours`` is the answer of a check. The base class raises nothing."""
@@ -129,7 +137,7 @@ async def awaited(transaction: UserTransaction, link: Connection, *, is_kept: bo
         is_over = True
     except failures.Errors as error:
         if link.is_closed():
-            raise (transaction.in_doubt(error) if is_ending else transaction.cut_off(error)) from error
+            raise transaction.lost(error, is_ending) from error
         raise
     finally:
         with suppress(*failures.Errors):

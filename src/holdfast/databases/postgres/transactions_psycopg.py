@@ -65,7 +65,7 @@ def blocking(
         is_over = True
     except psycopg.Error as error:
         if connection.closed:
-            raise (transaction.in_doubt(error) if is_ending else transaction.cut_off(error)) from error
+            raise transaction.lost(error, is_ending) from error
         raise
     finally:
         if not (is_kept and is_over):

@@ -264,16 +264,21 @@ class UserTransaction:
         return self._is_over
 
     def _too_long(self) -> HoldfastError:
-        return HoldfastError(
-            f"{self.what} was open for longer than {self._idle:g} s and was rolled back, because nobody else can write "
-            "to the file meanwhile: do what takes time before the block"
-        )
+        return too_long(self.what, self._idle)
 
     def _undone(self) -> HoldfastError:
         return HoldfastError(
             f"{self.what} was rolled back by SQLite itself, as it does for OR ROLLBACK and for a full disk; nothing of it is "
             "kept: let such an error end the block"
         )
+
+
+def too_long(what: str, limit: float) -> HoldfastError:
+    """Return the error to raise for a block that was open for longer than its limit."""
+    return HoldfastError(
+        f"{what} was open for longer than {limit:g} s and was rolled back, because nobody else can write "
+        "to the file meanwhile: do what takes time before the block"
+    )
 
 
 def _nothing() -> None:

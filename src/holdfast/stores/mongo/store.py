@@ -20,8 +20,9 @@ from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.requests import BeatNote, ClaimKind, ClaimRequest, ProgressUpdate, QueueSettings
 from holdfast._core.workflow import NewFlow
 from holdfast._ports.clock import Clock, Randomness
+from holdfast.databases.at_once import run_now
 from holdfast.databases.mongo.abandoned import end_abandoned
-from holdfast.databases.mongo.caller import CallerDatabase, is_awaited, run_now
+from holdfast.databases.mongo.caller import CallerDatabase, is_awaited
 from holdfast.databases.mongo.database import Document, MongoDatabase
 from holdfast.databases.mongo.errors import Duplicate
 from holdfast.errors import HoldfastError

@@ -9,7 +9,8 @@ from typing import Any
 from pymongo import errors as driver
 
 from holdfast._ports.clock import Clock
-from holdfast.databases.mongo.caller import CallerDatabase, run_now
+from holdfast.databases.at_once import run_now
+from holdfast.databases.mongo.caller import CallerDatabase
 from holdfast.databases.mongo.database import MongoDatabase
 from holdfast.databases.mongo.errors import first_line, statement_error
 from holdfast.databases.mongo.left_open import is_cut

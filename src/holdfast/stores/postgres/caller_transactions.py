@@ -7,7 +7,7 @@ transaction. So it first checks that the schema exists, once for each connection
 import re
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 from weakref import WeakSet
 
@@ -15,13 +15,16 @@ from msgspec import Struct
 
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.postgres_url import PostgresUrl
+from holdfast.databases.caller_blocks import Block, wrapped_block_of
+from holdfast.databases.postgres.caller_blocks import AsyncpgBlock, AwaitedPsycopgBlock, PsycopgBlock
 from holdfast.databases.wrapped import OpenedConnection, is_a, wrapper_of
 from holdfast.errors import Unsupported
 from holdfast.stores.postgres import schema
 
 Rows = list[tuple[Any, ...]]
 Question = tuple[str, *tuple[str | None, ...]]
-Dialogue = Generator[Question, Rows, EnqueueAnswer]
+Answer = TypeVar("Answer")
+Dialogue = Generator[Question, Rows, Answer]
 """A generator that yields statements with their values, receives the rows of each, and returns an answer."""
 
 _SAMPLE = 200
@@ -53,17 +56,21 @@ class KnownConnections:
         self._database = None if location.is_pooled else _database_of(location.url)
         self._known: WeakSet[object] = WeakSet()
 
-    def talk(self, order: CallerEnqueue, source: object) -> Dialogue:
-        """Check the connection, once, then send the statement."""
+    def look(self, place: str, version: str, source: object) -> Dialogue[None]:
+        """Check once where the connection leads. ``place`` and ``version``: the statements that ask."""
         if source not in self._known:
-            ((database, has_schema),) = yield order.place, self._schema
+            ((database, has_schema),) = yield place, self._schema
             self._require(database)
-            version = (yield (order.version,))[0][0] if has_schema else 0
-            schema.require(version or 0, self._schema, f"the database {database} of this connection")
+            found = (yield (version,))[0][0] if has_schema else 0
+            schema.require(found or 0, self._schema, f"the database {database} of this connection")
             try:
                 self._known.add(source)
             except TypeError:
                 pass  # it allows no weak reference, so it is checked each time
+
+    def talk(self, order: CallerEnqueue, source: object) -> Dialogue[EnqueueAnswer]:
+        """Check the connection, once, then send the statement."""
+        yield from self.look(order.place, order.version, source)
         if order.then is not None:
             yield "SELECT set_config('holdfast.within', $1, true)", order.parameter[:_SAMPLE]
             if (yield ("SELECT current_setting('holdfast.within', true)",)) != [(order.parameter[:_SAMPLE],)]:
@@ -84,7 +91,7 @@ class KnownConnections:
             )
 
 
-def run_dialogue(connection: Any, talk: Callable[[object], Dialogue]) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
+def run_dialogue(connection: Any, talk: Callable[[object], Dialogue[Answer]]) -> Answer | Coroutine[Any, Any, Answer]:
     """Run the statements of a dialogue on the caller's connection, of any driver, and return the dialogue's answer.
 
     On an async driver the result is a coroutine. Raises ``Unsupported`` if it is not a PostgreSQL connection.
@@ -97,13 +104,40 @@ def run_dialogue(connection: Any, talk: Callable[[object], Dialogue]) -> Enqueue
         return _hold_awaited(talk(connection), partial(_ask_awaited_psycopg, connection))
     if is_a(connection, *_ASYNCPG):
         return _hold_awaited(talk(getattr(connection, "_con", connection)), partial(_ask_asyncpg, connection))
-    raise Unsupported(
-        "the postgresql store needs a connection of asyncpg, psycopg 3, SQLAlchemy or Django to enqueue in, "
+    raise _unknown(connection, "to enqueue in")
+
+
+def block_of(connection: Any) -> Block:
+    """Return the block of a caller's connection, of any driver. Raises ``Unsupported`` if it is not a PostgreSQL connection."""
+    if (block := wrapped_block_of(connection)) is not None:
+        return block
+    if is_a(connection, _PSYCOPG):
+        return PsycopgBlock(connection)
+    if is_a(connection, _AWAITED_PSYCOPG):
+        return AwaitedPsycopgBlock(connection)
+    if is_a(connection, *_ASYNCPG):
+        return AsyncpgBlock(connection)
+    raise _unknown(connection, "for job.transaction(within=)")
+
+
+def as_text(question: tuple[str, tuple[Any, ...]]) -> Question:
+    """Return a statement of the store with its values as text, which the statement casts to their types."""
+    statement, values = question
+    for place, value in enumerate(values, 1):
+        if not isinstance(value, str):
+            kind = "bigint" if isinstance(value, int) else "uuid"
+            statement = statement.replace(f"${place}", f"CAST(${place} AS {kind})")
+    return statement, *(None if value is None else str(value) for value in values)
+
+
+def _unknown(connection: Any, use: str) -> Unsupported:
+    return Unsupported(
+        f"the postgresql store needs a connection of asyncpg, psycopg 3, SQLAlchemy or Django {use}, "
         f"not {type(connection).__module__}.{type(connection).__qualname__}"
     )
 
 
-def _hold_through(talk: Callable[[object], Dialogue], opened: OpenedConnection) -> EnqueueAnswer:
+def _hold_through(talk: Callable[[object], Dialogue[Answer]], opened: OpenedConnection) -> Answer:
     if opened.dialect != "postgresql":
         raise Unsupported(
             f"the jobs are in PostgreSQL, and this is a connection to {opened.dialect}: use one to the App's database"
@@ -111,27 +145,24 @@ def _hold_through(talk: Callable[[object], Dialogue], opened: OpenedConnection) 
     return _hold(talk(opened.source), partial(_ask_wrapper, opened))
 
 
-def _hold(talk: Dialogue, ask: Callable[..., Rows]) -> EnqueueAnswer:
+def _hold(talk: Dialogue[Answer], ask: Callable[..., Rows]) -> Answer:
     try:
         question = next(talk)
         while True:
             question = talk.send(ask(*question))
     except StopIteration as end:
-        return _answer_of(end)
+        answer: Answer = end.value
+        return answer
 
 
-async def _hold_awaited(talk: Dialogue, ask: Callable[..., Coroutine[Any, Any, Rows]]) -> EnqueueAnswer:
+async def _hold_awaited(talk: Dialogue[Answer], ask: Callable[..., Coroutine[Any, Any, Rows]]) -> Answer:
     try:
         question = next(talk)
         while True:
             question = talk.send(await ask(*question))
     except StopIteration as end:
-        return _answer_of(end)
-
-
-def _answer_of(end: StopIteration) -> EnqueueAnswer:
-    answer: EnqueueAnswer = end.value
-    return answer
+        answer: Answer = end.value
+        return answer
 
 
 def _ask_psycopg(connection: Any, statement: str, *values: str | None) -> Rows:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from datetime import datetime
 from functools import cached_property, partial
 from typing import Any
@@ -10,6 +10,7 @@ from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.job import NewJob, Token
+from holdfast.databases.caller_blocks import run_block
 from holdfast.databases.postgres import errors as failures
 from holdfast.databases.postgres.session_settings import KEPT_ALIVE
 from holdfast.databases.postgres.transactions import TransactionTurns, awaited
@@ -18,7 +19,7 @@ from holdfast.stores.postgres import caller_transactions as within
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import results as answers
 from holdfast.stores.postgres.database import StoreDatabase
-from holdfast.stores.postgres.job_transaction import Transaction
+from holdfast.stores.postgres.job_transaction import Transaction, close_within, open_within
 
 
 class SharedTransactions(StoreDatabase):
@@ -64,6 +65,15 @@ class SharedTransactions(StoreDatabase):
             connection = transactions_psycopg.connect(self._location, self._name, self._settings)
             with transactions_psycopg.blocking(transaction, connection):
                 yield connection
+
+    def transaction_within(
+        self, connection: Any, job: UUID, token: Token, *, idle: float
+    ) -> AbstractAsyncContextManager[Any] | AbstractContextManager[Any]:
+        transaction = self._transaction_of(job, token, idle, None)
+        look = partial(self._known_connections.look, self._sql("connected_database"), self._sql("version"))
+        talks = partial(open_within, transaction, look), partial(close_within, transaction)
+        first, last = (partial(within.run_dialogue, connection, talk) for talk in talks)
+        return run_block(within.block_of(connection), connection, first, last, transaction.lost)
 
     def after_fork_in_child(self) -> None:
         """Forget the turns in the child, where no transaction of the parent ever ends."""

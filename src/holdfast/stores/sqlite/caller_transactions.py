@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast._core.answers import EnqueueAnswer
 from holdfast.databases.sqlite import driver
@@ -26,36 +26,42 @@ _BODY = QUERIES["enqueue"].programs[-1].partition("\nBEGIN\n")[2].rpartition("EN
 _STATEMENTS = [_TABLE.sub(r"main.\g<0>", re.sub(r"\bNEW\.", ":", statement)) for statement in statements(_BODY)]
 _RECEIPT = _TABLE.sub(r"main.\g<0>", QUERIES["receipt"].statement)
 
+Answer = TypeVar("Answer")
 Write = Callable[[Any], EnqueueAnswer]
 """Enqueues by the statements of a cursor."""
 
 
 def enqueue(connection: Any, path: Path, write: Write, *, use_apsw: bool) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
     """Enqueue inside the caller's transaction; await the result of an asynchronous connection."""
-    insert = partial(_insert, path=path, write=write, use_apsw=use_apsw)
+    return on_driver(connection, partial(_insert, path=path, write=write, use_apsw=use_apsw))
+
+
+def on_driver(connection: Any, work: Callable[[Any], Answer]) -> Answer | Coroutine[Any, Any, Answer]:
+    """Run ``work`` with the driver's connection, in the thread that has it; await the result of an asynchronous connection."""
     if (wrapper := wrapper_of(connection)) is not None:
-        return wrapper.run(partial(_through, insert))
-    if _is_awaited(connection):
-        return _in_its_thread(connection, insert)
-    return insert(connection)
+        return wrapper.run(partial(_through, work))
+    if is_awaited(connection):
+        return _in_its_thread(connection, work)
+    return work(connection)
 
 
-def _through(insert: Callable[[Any], EnqueueAnswer], opened: OpenedConnection) -> EnqueueAnswer:
+def _through(work: Callable[[Any], Answer], opened: OpenedConnection) -> Answer:
     if opened.dialect != "sqlite":
         raise Unsupported(f"the jobs are in a file of sqlite, and this is a connection to {opened.dialect}: use one to that file")
     connection = opened.driver_connection()
-    if _is_awaited(connection):
-        return opened.waited_for(_in_its_thread(connection, insert))
-    return insert(connection)
+    if is_awaited(connection):
+        return opened.waited_for(_in_its_thread(connection, work))
+    return work(connection)
 
 
-def _is_awaited(connection: Any) -> bool:
+def is_awaited(connection: Any) -> bool:
+    """Return whether it is a driver's connection that is awaited."""
     return is_a(connection, "aiosqlite.core.Connection")
 
 
-async def _in_its_thread(connection: Any, insert: Callable[[Any], EnqueueAnswer]) -> EnqueueAnswer:
-    answer: EnqueueAnswer = await connection._execute(
-        lambda: insert(connection._conn)
+async def _in_its_thread(connection: Any, work: Callable[[Any], Answer]) -> Answer:
+    answer: Answer = await connection._execute(
+        lambda: work(connection._conn)
     )  # in one call, so that no other task's statements come between
     return answer
 
@@ -63,13 +69,12 @@ async def _in_its_thread(connection: Any, insert: Callable[[Any], EnqueueAnswer]
 def _insert(connection: Any, *, path: Path, write: Write, use_apsw: bool) -> EnqueueAnswer:
     require_kind(connection, use_apsw=use_apsw)
     with driver.plain_cursor(connection) as cursor:
-        _require_main(cursor, path)
+        require_main(cursor, path)
         _prepare(connection, cursor)
         driver.begin_implicitly(connection)
         cursor.execute("SAVEPOINT holdfast_enqueue")
         try:
-            # Writes nothing, but takes the write lock, with the caller's own busy timeout. A connection that has read already is refused.
-            cursor.execute("UPDATE main.holdfast_sequence SET claim_number = claim_number WHERE false")
+            lock(cursor)
             answer = write(cursor)
         except BaseException as error:
             if connection.in_transaction:  # else the error has ended the transaction
@@ -87,7 +92,7 @@ def require_kind(connection: Any, *, use_apsw: bool) -> None:
     kind = driver.kind_of(connection)
     if kind is None:
         raise Unsupported(
-            f"the sqlite store needs a sqlite3.Connection to enqueue in, or one of aiosqlite, SQLAlchemy or Django that has one, "
+            f"the sqlite store needs a sqlite3.Connection for within=, or one of aiosqlite, SQLAlchemy or Django that has one, "
             f"not {type(connection).__module__}.{type(connection).__qualname__}"
         )
     if (kind == "apsw") is not use_apsw:
@@ -98,7 +103,12 @@ def require_kind(connection: Any, *, use_apsw: bool) -> None:
         )
 
 
-def _require_main(cursor: Any, path: Path) -> None:
+def lock(cursor: Any) -> None:
+    """Take the write lock, with the caller's own busy timeout; writes nothing. A connection that has read already is refused."""
+    cursor.execute("UPDATE main.holdfast_sequence SET claim_number = claim_number WHERE false")
+
+
+def require_main(cursor: Any, path: Path) -> None:
     """Raise ``Unsupported`` unless the store's file is the connection's main database.
 
     In an attached file the job would not commit together with the rows of the main database. With a write-ahead log SQLite commits

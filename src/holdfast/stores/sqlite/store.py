@@ -64,12 +64,13 @@ from holdfast.stores.sqlite import parameters as packing
 from holdfast.stores.sqlite import records as rows
 from holdfast.stores.sqlite import results as answers
 from holdfast.stores.sqlite.audits import AuditVerbs
+from holdfast.stores.sqlite.caller_blocks import Checks
 from holdfast.stores.sqlite.caller_flows import CallerFlows
 from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.errors import ErrorVerbs
 from holdfast.stores.sqlite.exchange import Exchange
 from holdfast.stores.sqlite.history import HistoryVerbs
-from holdfast.stores.sqlite.job_transaction import Transaction
+from holdfast.stores.sqlite.job_transaction import Transaction, owned
 from holdfast.stores.sqlite.lanes import Rounds
 from holdfast.stores.sqlite.leases import LeaseSightings
 from holdfast.stores.sqlite.library_notice import LibraryNotice
@@ -152,6 +153,12 @@ class SqliteStore(
         self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractContextManager[Any]:
         return transactions.blocking(self._begin(job=job, token=token, idle=idle, hook_due_at=hook_due_at))
+
+    def transaction_within(
+        self, connection: Any, job: UUID, token: Token, *, idle: float
+    ) -> AbstractAsyncContextManager[Any] | AbstractContextManager[Any]:
+        more: dict[str, Any] = {"idle": idle, "use_apsw": self._use_apsw, "now": self._clock.monotonic}
+        return Checks(self._path, job, token, values=owned(job, token), **more).run(connection)
 
     async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
         later = packing.duplicate_positions(transitions)
