@@ -55,14 +55,15 @@ class AsyncpgBlock(Block):
     async def commit(self) -> None:
         try:
             await self._transaction.commit()
-        except BaseException as error:
-            await self.roll_back(error)
+        except BaseException:
+            if not self.is_lost() and self._connection.is_in_transaction():  # COMMIT was not sent, or cancelled
+                await self._connection.execute("ROLLBACK")
             raise
 
     async def roll_back(self, error: BaseException) -> None:
         del error
-        if not self.is_lost() and self._connection.is_in_transaction():
-            await self._connection.execute("ROLLBACK")
+        if not self.is_lost():
+            await self._transaction.rollback()
 
     def is_lost(self) -> bool:
         return bool(self._connection.is_closed())
