@@ -40,7 +40,7 @@ def entered(caller: Caller, block: Any) -> Iterator[None]:
         caller.run(block.__aexit__(None, None, None))
 
 
-class Desk:
+class OwnThread:
     """A caller's connection in a thread, where blocks run while a scene plays in the event loop."""
 
     def __init__(self, at: Scene, thread: Executor, caller: Caller) -> None:
@@ -66,7 +66,7 @@ class Desk:
         return asyncio.run_coroutine_threadsafe(action, self._loop).result()
 
 
-def at_desk(part: Part, kind: Callable[[], Caller], act: Callable[[Desk], Coroutine[Any, Any, None]]) -> None:
+def in_own_thread(part: Part, kind: Callable[[], Caller], act: Callable[[OwnThread], Coroutine[Any, Any, None]]) -> None:
     """Play a scene with a caller whose connection is open, without a transaction."""
 
     async def play_it(at: Scene) -> None:
@@ -75,7 +75,7 @@ def at_desk(part: Part, kind: Callable[[], Caller], act: Callable[[Desk], Corout
             caller = await loop.run_in_executor(thread, kind)
             try:
                 await loop.run_in_executor(thread, caller.rollback)
-                await act(Desk(at, thread, caller))
+                await act(OwnThread(at, thread, caller))
             finally:
                 await loop.run_in_executor(thread, caller.close)
 
@@ -98,32 +98,32 @@ def never(_: Caller) -> None:
 
 
 class OwnBlockStories:
-    """The tests; they need the fixtures ``part``, ``kind``, ``any_kind``, ``elsewhere`` (the same kind on another database) and ``orders``."""
+    """The tests; they need the fixtures ``part``, ``kind``, ``any_kind``, ``elsewhere`` (a kind on another database) and ``orders``."""
 
     def test_s3_rows_land_while_the_attempt_owns_its_job_and_not_afterwards(
         self, part: Part, any_kind: Callable[[], Caller], orders: Callable[[], int]
     ) -> None:
-        async def act(desk: Desk) -> None:
-            active = await desk.at.running()
-            await desk.block(active, insert)
+        async def act(own: OwnThread) -> None:
+            active = await own.at.running()
+            await own.block(active, insert)
             assert orders() == 1
-            assert await desk.at.settle(done(active))
+            assert await own.at.settle(done(active))
             with pytest.raises(JobLost, match="no longer active under token"):
-                await desk.block(active, never)
+                await own.block(active, never)
             assert orders() == 1
-            await desk.act(works)
+            await own.act(works)
             assert orders() == 2
 
-        at_desk(part, any_kind, act)
+        in_own_thread(part, any_kind, act)
 
     def test_s3_another_token_is_refused_before_the_block_begins(self, part: Part, kind: Callable[[], Caller]) -> None:
-        async def act(desk: Desk) -> None:
-            active = await desk.at.running()
-            for token in (stale(active.token), structs.replace(active.token, claim=desk.at.chance.uuid4())):
+        async def act(own: OwnThread) -> None:
+            active = await own.at.running()
+            for token in (stale(active.token), structs.replace(active.token, claim=own.at.chance.uuid4())):
                 with pytest.raises(JobLost):
-                    await desk.block(structs.replace(active, token=token), never)
+                    await own.block(structs.replace(active, token=token), never)
 
-        at_desk(part, kind, act)
+        in_own_thread(part, kind, act)
 
     def test_an_error_of_the_block_rolls_back_and_the_connection_stays_usable(
         self, part: Part, kind: Callable[[], Caller], orders: Callable[[], int]
@@ -132,15 +132,15 @@ class OwnBlockStories:
             insert(caller)
             raise ValueError("no")
 
-        async def act(desk: Desk) -> None:
-            active = await desk.at.running()
+        async def act(own: OwnThread) -> None:
+            active = await own.at.running()
             with pytest.raises(ValueError, match="no"):
-                await desk.block(active, fail)
+                await own.block(active, fail)
             assert orders() == 0
-            await desk.block(active, insert)
+            await own.block(active, insert)
             assert orders() == 1
 
-        at_desk(part, kind, act)
+        in_own_thread(part, kind, act)
 
     def test_an_open_transaction_is_refused_and_goes_on(
         self, part: Part, kind: Callable[[], Caller], orders: Callable[[], int]
@@ -149,15 +149,15 @@ class OwnBlockStories:
             caller.begin()
             insert(caller)
 
-        async def act(desk: Desk) -> None:
-            active = await desk.at.running()
-            await desk.act(open_one)
-            with pytest.raises(Unsupported, match="has an open transaction.* commit or roll back before the block"):
-                await desk.block(active, never)
-            await desk.act(lambda caller: caller.commit())
+        async def act(own: OwnThread) -> None:
+            active = await own.at.running()
+            await own.act(open_one)
+            with pytest.raises(Unsupported, match=r"has an open transaction.* commit or roll back before the block"):
+                await own.block(active, never)
+            await own.act(lambda caller: caller.commit())
             assert orders() == 1
 
-        at_desk(part, kind, act)
+        in_own_thread(part, kind, act)
 
     def test_a_block_that_ends_its_transaction_itself_gets_an_error(
         self, part: Part, kind: Callable[[], Caller], orders: Callable[[], int]
@@ -166,38 +166,38 @@ class OwnBlockStories:
             caller.execute("ROLLBACK")
             insert(caller)
 
-        async def act(desk: Desk) -> None:
-            active = await desk.at.running()
+        async def act(own: OwnThread) -> None:
+            active = await own.at.running()
             with pytest.raises(HoldfastError, match="leave out COMMIT"):
-                await desk.block(active, end)
+                await own.block(active, end)
 
-        at_desk(part, kind, act)
+        in_own_thread(part, kind, act)
 
     def test_a_connection_to_another_database_is_refused(self, part: Part, elsewhere: Callable[[], Caller]) -> None:
-        async def act(desk: Desk) -> None:
-            active = await desk.at.running()
+        async def act(own: OwnThread) -> None:
+            active = await own.at.running()
             with pytest.raises((Unsupported, SchemaMissing), match=r"only in one (file|database)|use one to"):
-                await desk.block(active, never)
-            await desk.act(lambda caller: (caller.begin(), caller.execute("CREATE TABLE notes (text TEXT)"), caller.rollback()))
+                await own.block(active, never)
+            await own.act(lambda caller: (caller.begin(), caller.execute("CREATE TABLE notes (text TEXT)"), caller.rollback()))
 
-        at_desk(part, elsewhere, act)
+        in_own_thread(part, elsewhere, act)
 
     def test_a_connection_that_is_awaited_is_refused_where_no_code_can_await_it(
         self, part: Part, kind: Callable[[], Caller], orders: Callable[[], int]
     ) -> None:
-        async def act(desk: Desk) -> None:
-            active, caller = await desk.at.running(), desk.caller
+        async def act(own: OwnThread) -> None:
+            active, caller = await own.at.running(), own.caller
 
             def enter(caller: Caller) -> None:
-                store, within = desk.at.store, caller.within
+                store, within = own.at.store, caller.within
                 with store_defaults.blocking_transaction(store, active.id, active.token, idle=LONG, within=within):
                     insert(caller)
 
             if caller.is_awaited:
                 with pytest.raises(Unsupported, match="is awaited: use `async with"):
-                    await desk.act(enter)
+                    await own.act(enter)
             else:
-                await desk.act(enter)
+                await own.act(enter)
             assert orders() == int(not caller.is_awaited)
 
-        at_desk(part, kind, act)
+        in_own_thread(part, kind, act)

@@ -22,7 +22,7 @@ from holdfast.testing.contracts.scene import Part, rescued
 from tests.e2e.waiting import STALL, eventually, until
 from tests.stores import callers
 from tests.stores.callers import Caller
-from tests.stores.own_block_cases import Desk, OwnBlockStories, at_desk, insert, never, works
+from tests.stores.own_block_cases import OwnBlockStories, OwnThread, in_own_thread, insert, never, works
 from tests.stores.postgres_databases import Home, Homes
 from tests.stores.postgres_faulty_databases import store_at
 from tests.stores.test_postgres_within import KINDS
@@ -82,10 +82,10 @@ def orders(part: Shop) -> Callable[[], int]:
     return count
 
 
-async def lose(desk: Desk, active: ActiveJob) -> None:
+async def lose(own: OwnThread, active: ActiveJob) -> None:
     """Have another worker take the job."""
-    await desk.at.store.end_lease(active.lease, CRASH)
-    await desk.at.settle(rescued(active, CRASH))
+    await own.at.store.end_lease(active.lease, CRASH)
+    await own.at.settle(rescued(active, CRASH))
 
 
 class TestOwnBlocksOnPostgres(OwnBlockStories):
@@ -94,20 +94,20 @@ class TestOwnBlocksOnPostgres(OwnBlockStories):
     def test_s3_a_rescue_inside_the_block_does_not_wait_and_keeps_the_rows_out(
         self, part: Shop, kind: Kind, orders: Callable[[], int]
     ) -> None:
-        async def act(desk: Desk) -> None:
-            active = await desk.at.running()
+        async def act(own: OwnThread) -> None:
+            active = await own.at.running()
 
             def be_rescued(caller: Caller) -> None:
                 insert(caller)
-                desk.wait(lose(desk, active))
+                own.wait(lose(own, active))
 
             with pytest.raises(JobLost):
-                await desk.block(active, be_rescued)
-            assert (orders(), await desk.at.state(active.id)) == (0, State.AVAILABLE)
-            await desk.act(works)
+                await own.block(active, be_rescued)
+            assert (orders(), await own.at.state(active.id)) == (0, State.AVAILABLE)
+            await own.act(works)
             assert orders() == 1
 
-        at_desk(part, kind, act)
+        in_own_thread(part, kind, act)
 
     def test_s3_the_job_is_locked_from_the_last_statement_until_the_commit_and_reports_go_on(
         self, part: Shop, kind: Kind, orders: Callable[[], int]
@@ -125,21 +125,21 @@ class TestOwnBlocksOnPostgres(OwnBlockStories):
             waiting = "SELECT query FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND wait_event = 'advisory'"
             return [query.rstrip(";").upper() for (query,) in part.home.sql(waiting)] == ["COMMIT"]
 
-        async def act(desk: Desk) -> None:
-            active = await desk.at.running()
+        async def act(own: OwnThread) -> None:
+            active = await own.at.running()
             with psycopg.connect(part.home.dsn) as other:
                 other.execute("SELECT pg_advisory_xact_lock(7)")
-                committing = asyncio.ensure_future(desk.block(active, insert))
+                committing = asyncio.ensure_future(own.block(active, insert))
                 await eventually(at_commit, within=STALL)
                 with psycopg.connect(part.home.dsn) as rescuer, pytest.raises(psycopg.errors.LockNotAvailable):
                     rescuer.execute("SELECT FROM holdfast.active WHERE id = %s FOR UPDATE NOWAIT", [active.id])
                 update = ProgressUpdate(job=active.id, token=active.token, fraction=0.5)
-                assert await desk.at.store.report([update]) == frozenset()
+                assert await own.at.store.report([update]) == frozenset()
             await committing
             assert orders() == 1
 
         try:
-            at_desk(part, kind, act)
+            in_own_thread(part, kind, act)
         finally:
             part.home.sql("DROP FUNCTION fake.pause() CASCADE")
 
@@ -159,15 +159,15 @@ class TestOwnBlocksOnPostgres(OwnBlockStories):
             caller.execute(asks)
             caller.commit()
 
-        async def act(desk: Desk) -> None:
-            active = await desk.at.running()
-            await desk.act(before)
-            await desk.block(active, lambda caller: caller.execute(asks), idle=61.0)
+        async def act(own: OwnThread) -> None:
+            active = await own.at.running()
+            await own.act(before)
+            await own.block(active, lambda caller: caller.execute(asks), idle=61.0)
             assert part.home.sql("DELETE FROM fake.orders RETURNING id") == [(61_001,)]
-            await desk.act(after)
+            await own.act(after)
             assert part.home.sql("SELECT id FROM fake.orders") == [(0,)]
 
-        at_desk(part, kind, act)
+        in_own_thread(part, kind, act)
 
     def test_a_block_that_was_idle_for_too_long_is_rolled_back_by_the_server_and_the_error_explains_it(
         self, part: Shop, kind: Kind, orders: Callable[[], int]
@@ -180,24 +180,26 @@ class TestOwnBlocksOnPostgres(OwnBlockStories):
             until(ended, within=STALL)
             insert(caller)
 
-        async def act(desk: Desk) -> None:
-            active = await desk.at.running()
+        async def act(own: OwnThread) -> None:
+            active = await own.at.running()
             with pytest.raises(HoldfastError, match=r"was idle for longer than 0\.2 s and was rolled back"):
-                await desk.block(active, dawdle, idle=0.2)
+                await own.block(active, dawdle, idle=0.2)
             assert orders() == 0
 
-        at_desk(part, kind, act)
+        in_own_thread(part, kind, act)
 
     def test_another_isolation_level_is_refused(self, homes: Homes, kind_name: str) -> None:
         home = homes.empty("serializable")
 
-        async def act(desk: Desk) -> None:
-            active = await desk.at.running()
+        async def act(own: OwnThread) -> None:
+            active = await own.at.running()
             for _ in range(2):
-                with pytest.raises(Unsupported, match="the transaction is SERIALIZABLE, .* READ COMMITTED, or leave out within="):
-                    await desk.block(active, never)
+                with pytest.raises(
+                    Unsupported, match=r"the transaction is SERIALIZABLE, .* READ COMMITTED, or leave out within="
+                ):
+                    await own.block(active, never)
 
-        at_desk(Shop(home), lambda: KINDS[kind_name](home.dsn), act)
+        in_own_thread(Shop(home), lambda: KINDS[kind_name](home.dsn), act)
 
 
 class Base(DeclarativeBase):
@@ -222,16 +224,16 @@ def test_s3_a_session_is_flushed_before_the_last_check_which_is_the_last_stateme
     def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         sent.append(statement)
 
-    async def act(desk: Desk) -> None:
-        active = await desk.at.running()
-        engine = desk.caller.engine  # type: ignore[attr-defined]
+    async def act(own: OwnThread) -> None:
+        active = await own.at.running()
+        engine = own.caller.engine  # type: ignore[attr-defined]
         event.listen(getattr(engine, "sync_engine", engine), "before_cursor_execute", note)
-        await desk.block(active, added)
+        await own.block(active, added)
         assert orders() == 1
         assert ["INSERT" in each for each in sent[-2:]] == [True, False]
         assert "FOR KEY SHARE" in sent[-1]
 
-    at_desk(part, lambda: KINDS[kind_name](part.home.dsn), act)
+    in_own_thread(part, lambda: KINDS[kind_name](part.home.dsn), act)
 
 
 def test_rows_that_a_session_would_write_by_a_second_connection_are_refused(part: Shop, orders: Callable[[], int]) -> None:
@@ -242,16 +244,16 @@ def test_rows_that_a_session_would_write_by_a_second_connection_are_refused(part
         def session(self) -> Any:
             return Session(self.engine, binds={Order: other})
 
-    async def act(desk: Desk) -> None:
-        active = await desk.at.running()
+    async def act(own: OwnThread) -> None:
+        active = await own.at.running()
         for use in (added, lambda caller: (insert(caller), added(caller), caller.within.flush())):
             with pytest.raises(Unsupported, match="second connection, whose commit would be another one"):
-                await desk.block(active, use)
+                await own.block(active, use)
             assert orders() == 0
-        await desk.block(active, insert)
+        await own.block(active, insert)
         assert orders() == 1
 
-    at_desk(part, lambda: TwoBinds(url), act)
+    in_own_thread(part, lambda: TwoBinds(url), act)
     other.dispose()
 
 
@@ -268,11 +270,11 @@ def test_a_session_in_the_open_transaction_of_a_connection_is_refused(part: Shop
             self.outer.close()
             super().close()
 
-    async def act(desk: Desk) -> None:
+    async def act(own: OwnThread) -> None:
         with pytest.raises(Unsupported, match="has an open transaction"):
-            await desk.block(await desk.at.running(), never)
+            await own.block(await own.at.running(), never)
 
-    at_desk(part, lambda: Joined(url), act)
+    in_own_thread(part, lambda: Joined(url), act)
 
 
 def test_an_engine_in_autocommit_is_refused(part: Shop) -> None:
@@ -282,38 +284,38 @@ def test_an_engine_in_autocommit_is_refused(part: Shop) -> None:
         def session(self) -> Any:
             return self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
 
-    async def act(desk: Desk) -> None:
+    async def act(own: OwnThread) -> None:
         with pytest.raises(Unsupported, match="commits each statement by itself"):
-            await desk.block(await desk.at.running(), never)
+            await own.block(await own.at.running(), never)
 
-    at_desk(part, lambda: Autocommit(url), act)
+    in_own_thread(part, lambda: Autocommit(url), act)
 
 
 def test_djangos_connection_object_of_another_thread_and_django_without_autocommit_are_refused(part: Shop) -> None:
-    async def act(desk: Desk) -> None:
-        active, django = await desk.at.running(), desk.caller
-        await desk.act(lambda caller: caller.within.set_autocommit(False))
+    async def act(own: OwnThread) -> None:
+        active, django = await own.at.running(), own.caller
+        await own.act(lambda caller: caller.within.set_autocommit(False))
         with pytest.raises(Unsupported, match="has an open transaction"):
-            await desk.block(active, never)
-        await desk.act(lambda caller: caller.within.set_autocommit(True))
-        own = django.within
-        django.within = own.copy()
+            await own.block(active, never)
+        await own.act(lambda caller: caller.within.set_autocommit(True))
+        kept = django.within
+        django.within = kept.copy()
         with pytest.raises(Unsupported, match=r"give connections\['callers'\]"):
-            await desk.block(active, never)
-        django.within = own
+            await own.block(active, never)
+        django.within = kept
 
-    at_desk(part, lambda: callers.Django(part.home.dsn), act)
+    in_own_thread(part, lambda: callers.Django(part.home.dsn), act)
 
 
 def test_an_awaited_session_without_greenlet_names_the_package(part: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def act(desk: Desk) -> None:
-        active = await desk.at.running()
+    async def act(own: OwnThread) -> None:
+        active = await own.at.running()
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, "greenlet", None)
             with pytest.raises(MissingExtra, match=r"greenlet is not installed: pip install 'sqlalchemy\[asyncio\]'"):
-                await desk.block(active, never)
+                await own.block(active, never)
 
-    at_desk(part, lambda: KINDS["SQLAlchemy AsyncSession, asyncpg"](part.home.dsn), act)
+    in_own_thread(part, lambda: KINDS["SQLAlchemy AsyncSession, asyncpg"](part.home.dsn), act)
 
 
 def test_codecs_of_the_caller_are_not_asked(part: Shop, orders: Callable[[], int]) -> None:
@@ -321,20 +323,20 @@ def test_codecs_of_the_caller_are_not_asked(part: Shop, orders: Callable[[], int
         for name in ("uuid", "int8"):
             await connection.set_type_codec(name, encoder=str, decoder=lambda _: 1 / 0, schema="pg_catalog")
 
-    async def act(desk: Desk) -> None:
-        active = await desk.at.running()
-        await desk.act(lambda caller: caller.run(prepare(caller.within)))  # type: ignore[attr-defined]
-        await desk.block(active, insert)
+    async def act(own: OwnThread) -> None:
+        active = await own.at.running()
+        await own.act(lambda caller: caller.run(prepare(caller.within)))  # type: ignore[attr-defined]
+        await own.block(active, insert)
         assert orders() == 1
 
-    at_desk(part, lambda: callers.Asyncpg(part.home.dsn), act)
+    in_own_thread(part, lambda: callers.Asyncpg(part.home.dsn), act)
 
 
 def test_a_value_that_is_not_a_connection_is_refused(part: Shop) -> None:
-    async def act(desk: Desk) -> None:
-        active = await desk.at.running()
+    async def act(own: OwnThread) -> None:
+        active = await own.at.running()
         for wrong in (object(), "postgresql://"):
             with pytest.raises(Unsupported, match=r"needs a connection of asyncpg, .* for job\.transaction\(within=\)"):
-                desk.at.store.transaction_within(wrong, active.id, active.token, idle=1.0)  # type: ignore[attr-defined]
+                own.at.store.transaction_within(wrong, active.id, active.token, idle=1.0)  # type: ignore[attr-defined]
 
-    at_desk(part, lambda: callers.Psycopg(part.home.dsn), act)
+    in_own_thread(part, lambda: callers.Psycopg(part.home.dsn), act)

@@ -6,13 +6,17 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import sqlalchemy
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
 
+from holdfast import App, Job, SyncJob
 from holdfast._core.job import RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
 from holdfast.testing.contracts.scene import rescued
 from tests.stores.callers import Caller
-from tests.stores.own_block_cases import Desk, OwnBlockStories, at_desk, insert, never
+from tests.stores.own_block_cases import OwnBlockStories, OwnThread, in_own_thread, insert
 from tests.stores.test_sqlite_transactions import LONG, OnFile
 from tests.stores.test_sqlite_within_callers import KINDS
 
@@ -60,60 +64,99 @@ def orders(part: OnFile) -> Callable[[], int]:
 class TestOwnBlocksOnSqlite(OwnBlockStories):
     """Run every test on every kind of connection."""
 
-    def test_s3_no_other_takes_the_job_while_the_block_is_open(
-        self, part: OnFile, kind: Kind, orders: Callable[[], int]
-    ) -> None:
-        async def act(desk: Desk) -> None:
-            active = await desk.at.running()
+    def test_s3_no_other_takes_the_job_while_the_block_is_open(self, part: OnFile, kind: Kind, orders: Callable[[], int]) -> None:
+        async def act(own: OwnThread) -> None:
+            active = await own.at.running()
 
             def be_rescued(caller: Caller) -> None:
                 with pytest.raises(StoreUnavailable):
-                    desk.wait(desk.at.store.end_lease(active.lease, CRASH))
+                    own.wait(own.at.store.end_lease(active.lease, CRASH))
                 insert(caller)
 
-            await desk.block(active, be_rescued)
-            assert (orders(), await desk.at.state(active.id)) == (1, State.RUNNING)
+            await own.block(active, be_rescued)
+            assert (orders(), await own.at.state(active.id)) == (1, State.RUNNING)
 
-        at_desk(part, kind, act)
+        in_own_thread(part, kind, act)
 
-    def test_a_block_that_was_open_for_too_long_is_rolled_back(
-        self, part: OnFile, kind: Kind, orders: Callable[[], int]
-    ) -> None:
-        async def act(desk: Desk) -> None:
-            active = await desk.at.running()
+    def test_a_block_that_was_open_for_too_long_is_rolled_back(self, part: OnFile, kind: Kind, orders: Callable[[], int]) -> None:
+        async def act(own: OwnThread) -> None:
+            active = await own.at.running()
 
             def take_long(caller: Caller) -> None:
                 insert(caller)
-                desk.at.advance(6.0)
+                own.at.advance(6.0)
 
             with pytest.raises(HoldfastError, match="open for longer than 5 s and was rolled back"):
-                await desk.block(active, take_long, idle=5.0)
+                await own.block(active, take_long, idle=5.0)
             assert orders() == 0
-            await desk.block(active, insert, idle=5.0)
+            await own.block(active, insert, idle=5.0)
             assert orders() == 1
 
-        at_desk(part, kind, act)
+        in_own_thread(part, kind, act)
 
 
 def test_s3_a_job_that_was_taken_after_the_block_gave_up_its_lock_keeps_the_rows_out(
     part: OnFile, orders: Callable[[], int]
 ) -> None:
-    async def act(desk: Desk) -> None:
-        active = await desk.at.running()
+    async def act(own: OwnThread) -> None:
+        active = await own.at.running()
 
         async def lose() -> None:
-            await desk.at.store.end_lease(active.lease, CRASH)
-            await desk.at.settle(rescued(active, CRASH))
+            await own.at.store.end_lease(active.lease, CRASH)
+            await own.at.settle(rescued(active, CRASH))
 
         def give_up(caller: Caller) -> None:
             caller.execute("COMMIT")
-            desk.wait(lose())
+            own.wait(lose())
             caller.execute("BEGIN")
             caller.execute("SAVEPOINT holdfast_block")
             insert(caller)
 
         with pytest.raises(JobLost, match="no longer active"):
-            await desk.block(active, give_up, idle=LONG)
+            await own.block(active, give_up, idle=LONG)
         assert orders() == 0
 
-    at_desk(part, lambda: KINDS["sqlite3"](part.path), act)
+    in_own_thread(part, lambda: KINDS["sqlite3"](part.path), act)
+
+
+def test_handlers_write_and_enqueue_by_their_own_sessions_in_loops_and_in_threads(
+    part: OnFile, orders: Callable[[], int]
+) -> None:
+    app, engine = App(f"sqlite:///{part.path}"), sqlalchemy.create_engine(f"sqlite:///{part.path}")
+    awaited = create_async_engine(f"sqlite+aiosqlite:///{part.path}")
+    order = sqlalchemy.text("INSERT INTO orders VALUES (1)")
+
+    @app.task
+    def pack(path: str) -> None: ...
+
+    @app.task
+    async def ship(job: Job) -> None:
+        async with AsyncSession(awaited) as session, job.transaction(within=session) as given:
+            assert given is session
+            await session.execute(order)
+            await pack.options(within=session).aenqueue("a")
+        await awaited.dispose()
+
+    @app.task
+    async def ship_without_awaiting(job: Job) -> None:
+        with closing(sqlite3.connect(part.path)) as connection:
+            async with job.transaction(within=connection):
+                connection.execute("INSERT INTO orders VALUES (1)")
+
+    @app.task(max_attempts=1)
+    def invoice(job: SyncJob, fails: bool) -> None:
+        with Session(engine) as session, job.transaction(within=session):
+            session.execute(order)
+            pack.options(within=session).enqueue("b")
+            if fails:
+                raise ValueError("no")
+
+    handles = [ship.enqueue(), ship_without_awaiting.enqueue(), invoice.enqueue(False)]
+    failing = invoice.enqueue(True)
+    app.run_due()
+    assert [each.get().state for each in handles] == ["completed"] * 3
+    assert failing.get().state == "failed"
+    assert orders() == 3
+    assert [job.payload for job in app.jobs.list() if job.task == "pack"] == [{"path": "b"}, {"path": "a"}]
+    engine.dispose()
+    app.close()

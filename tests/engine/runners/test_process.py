@@ -163,6 +163,10 @@ class Transactional:
     def blocking_transaction(self, job: object, token: object, *, idle: float, hook_due_at: object = None) -> Any:
         yield f"connection for {job} within {idle}"
 
+    @contextmanager
+    def transaction_within(self, connection: object, job: object, token: object, *, idle: float) -> Any:
+        yield f"{connection} for {job} within {idle}"
+
     async def close(self) -> None: ...
 
 
@@ -553,6 +557,14 @@ def test_a_transaction_uses_the_runners_own_connection() -> None:
             return str(connection)
 
     assert outcome_of(handler) == Done(f'"connection for {JOB} within 2.5"'.encode())
+
+
+def test_a_transaction_uses_the_connection_that_the_handler_gives() -> None:
+    def handler(job: SyncJob) -> str:
+        with job.transaction(within="mine") as connection:
+            return str(connection)
+
+    assert outcome_of(handler) == Done(f'"mine for {JOB} within 2.5"'.encode())
 
 
 async def test_a_runner_dies_when_its_pipe_closes() -> None:

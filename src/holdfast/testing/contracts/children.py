@@ -154,6 +154,16 @@ class ChildContract(Part):
         assert await at.state(job.id) is State.RUNNING
 
     @story
+    async def test_a_transaction_on_a_connection_of_another_kind_is_refused(self, at: Scene) -> None:
+        job = await at.running()
+        for own in (object(), "connection"):
+            open_ = partial(store_defaults.blocking_transaction, at.store, job.id, job.token, idle=5.0, within=own)
+            answer = blocking_enter(open_)
+            assert answer.startswith("Unsupported")
+            assert at.store.capabilities.name in answer.lower()
+        assert await at.state(job.id) is State.RUNNING
+
+    @story
     async def test_a_connection_of_another_kind_is_refused_and_nothing_is_inserted(self, at: Scene) -> None:
         call, job = at.chance.uuid4(), at.new()
         answers = [
