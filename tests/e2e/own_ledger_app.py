@@ -1,6 +1,7 @@
 """Jobs that book by connections they open themselves: of Django, SQLAlchemy, psycopg and asyncpg; see `ledger_app`."""
 
 import os
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -31,7 +32,6 @@ app = App(
 )
 journal = Journal(Path(os.environ["E2E_FOLDER"]))
 BOOKS = "INSERT INTO ledger VALUES ('{0.id}', '{0.attempt}')"
-WAITS = "SELECT pg_sleep(0.05)"
 
 
 class Base(DeclarativeBase):
@@ -44,61 +44,64 @@ class Entry(Base):
     attempt: Mapped[str] = mapped_column(primary_key=True)
 
 
-def is_waiting(job: Job | SyncJob) -> bool:
-    """Return whether this attempt must not get to its end."""
-    return job.attempt == 1
+def waits(job: Job | SyncJob, what: str) -> Iterator[str]:
+    """Yield the statements that keep the first attempt inside its block: for ever, or until the test gives up its lock."""
+    while what == "works" and job.attempt == 1:
+        yield "SELECT pg_sleep(0.05)"
+    if what == "locked" and job.attempt == 1:
+        yield "SELECT pg_advisory_xact_lock_shared(7)"
 
 
 @app.task
-async def book_by_asyncpg(job: Job) -> None:
+async def book_by_asyncpg(job: Job, what: str) -> None:
     """Book in an event loop."""
     connection = await asyncpg.connect(URL)
     async with job.transaction(within=connection):
         await connection.execute(BOOKS.format(job))
         journal.write(job, "booked")
-        while is_waiting(job):
-            await connection.execute(WAITS)
+        for statement in waits(job, what):
+            await connection.execute(statement)
 
 
 @app.task
-async def book_by_async_session(job: Job) -> None:
+async def book_by_async_session(job: Job, what: str) -> None:
     """Book in an event loop, by objects."""
     engine = create_async_engine(URL.replace("postgresql:", "postgresql+asyncpg:", 1))
     async with AsyncSession(engine) as session, job.transaction(within=session):
         session.add(Entry(job=str(job.id), attempt=str(job.attempt)))
         await session.flush()
         journal.write(job, "booked")
-        while is_waiting(job):
-            await session.execute(sqlalchemy.text(WAITS))
+        for statement in waits(job, what):
+            await session.execute(sqlalchemy.text(statement))
 
 
-def book_by_session(job: SyncJob) -> None:
+def book_by_session(job: SyncJob, what: str) -> None:
     """Add an object, and flush it."""
     engine = sqlalchemy.create_engine(URL.replace("postgresql:", "postgresql+psycopg:", 1))
     with Session(engine) as session, job.transaction(within=session):
         session.add(Entry(job=str(job.id), attempt=str(job.attempt)))
         session.flush()
         journal.write(job, "booked")
-        while is_waiting(job):
-            session.execute(sqlalchemy.text(WAITS))
+        for statement in waits(job, what):
+            session.execute(sqlalchemy.text(statement))
 
 
-def book_by_psycopg(job: SyncJob) -> None:
+def book_by_psycopg(job: SyncJob, what: str) -> None:
     """Book in a thread or in a process."""
     with closing(psycopg.connect(URL)) as connection, job.transaction(within=connection):
         connection.execute(BOOKS.format(job))  # type: ignore[arg-type]
         journal.write(job, "booked")
-        while is_waiting(job):
-            connection.execute(WAITS)
+        for statement in waits(job, what):
+            connection.execute(statement)  # type: ignore[call-overload]
 
 
-def book_by_django(job: SyncJob) -> None:
+def book_by_django(job: SyncJob, what: str) -> None:
     """Book by Django's connection of this thread."""
     with job.transaction(within=djangos), djangos.cursor() as cursor:
         cursor.execute(BOOKS.format(job))
         journal.write(job, "booked")
-        while is_waiting(job):
-            cursor.execute(WAITS)
+        for statement in waits(job, what):
+            cursor.execute(statement)
     djangos.close()
 
 
