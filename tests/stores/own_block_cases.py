@@ -100,11 +100,14 @@ def never(_: Caller) -> None:
 class OwnBlockStories:
     """The tests; they need the fixtures ``part``, ``kind``, ``any_kind``, ``elsewhere`` (a kind on another database) and ``orders``."""
 
-    def test_s3_rows_land_while_the_attempt_owns_its_job_and_not_afterwards(
+    def test_s3_rows_land_under_the_token_that_owns_the_job_and_under_no_other(
         self, part: Part, any_kind: Callable[[], Caller], orders: Callable[[], int]
     ) -> None:
         async def act(own: OwnThread) -> None:
             active = await own.at.running()
+            for token in (stale(active.token), structs.replace(active.token, claim=own.at.chance.uuid4())):
+                with pytest.raises(JobLost):
+                    await own.block(structs.replace(active, token=token), never)
             await own.block(active, insert)
             assert orders() == 1
             assert await own.at.settle(done(active))
@@ -115,15 +118,6 @@ class OwnBlockStories:
             assert orders() == 2
 
         in_own_thread(part, any_kind, act)
-
-    def test_s3_another_token_is_refused_before_the_block_begins(self, part: Part, kind: Callable[[], Caller]) -> None:
-        async def act(own: OwnThread) -> None:
-            active = await own.at.running()
-            for token in (stale(active.token), structs.replace(active.token, claim=own.at.chance.uuid4())):
-                with pytest.raises(JobLost):
-                    await own.block(structs.replace(active, token=token), never)
-
-        in_own_thread(part, kind, act)
 
     def test_an_error_of_the_block_rolls_back_and_the_connection_stays_usable(
         self, part: Part, kind: Callable[[], Caller], orders: Callable[[], int]
@@ -183,7 +177,7 @@ class OwnBlockStories:
         in_own_thread(part, elsewhere, act)
 
     def test_a_connection_that_is_awaited_is_refused_where_no_code_can_await_it(
-        self, part: Part, kind: Callable[[], Caller], orders: Callable[[], int]
+        self, part: Part, any_kind: Callable[[], Caller], orders: Callable[[], int]
     ) -> None:
         async def act(own: OwnThread) -> None:
             active, caller = await own.at.running(), own.caller
@@ -200,4 +194,4 @@ class OwnBlockStories:
                 await own.act(enter)
             assert orders() == int(not caller.is_awaited)
 
-        in_own_thread(part, kind, act)
+        in_own_thread(part, any_kind, act)

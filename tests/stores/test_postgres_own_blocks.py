@@ -29,7 +29,14 @@ from tests.stores.test_postgres_within import KINDS
 
 CRASH = LeaseEnd(RescueReason.CRASHED)
 CHOSEN = ["psycopg", "psycopg async", "asyncpg", "SQLAlchemy Session, psycopg", "SQLAlchemy AsyncSession, asyncpg", "Django"]
-"""One of each kind of block; ``any_kind`` is one of all kinds."""
+"""One of each kind of block; the other kinds share their code with these."""
+few = pytest.mark.parametrize(
+    "kind_name",
+    [
+        pytest.param(name, marks=pytest.mark.prove) if name in ("psycopg async", "SQLAlchemy AsyncSession, asyncpg") else name
+        for name in CHOSEN
+    ],
+)
 
 Kind = Callable[[], Caller]
 
@@ -51,7 +58,7 @@ def part(home: Home) -> Iterator[Shop]:
     home.sql("DROP TABLE fake.orders")
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[name if name in CHOSEN else pytest.param(name, marks=pytest.mark.prove) for name in KINDS])
 def any_kind(request: pytest.FixtureRequest, part: Shop) -> Kind:
     return lambda: KINDS[request.param](part.home.dsn)
 
@@ -66,9 +73,9 @@ def kind(kind_name: str, part: Shop) -> Kind:
     return lambda: KINDS[kind_name](part.home.dsn)
 
 
-@pytest.fixture
-def elsewhere(kind_name: str, postgres_dsn: str) -> Kind:
-    return lambda: KINDS[kind_name](postgres_dsn)
+@pytest.fixture(params=["asyncpg", "Django"])
+def elsewhere(request: pytest.FixtureRequest, postgres_dsn: str) -> Kind:
+    return lambda: KINDS[request.param](postgres_dsn)
 
 
 @pytest.fixture
@@ -109,6 +116,7 @@ class TestOwnBlocksOnPostgres(OwnBlockStories):
 
         in_own_thread(part, kind, act)
 
+    @few
     def test_s3_the_job_is_locked_from_the_last_statement_until_the_commit_and_reports_go_on(
         self, part: Shop, kind: Kind, orders: Callable[[], int]
     ) -> None:
@@ -143,6 +151,7 @@ class TestOwnBlocksOnPostgres(OwnBlockStories):
         finally:
             part.home.sql("DROP FUNCTION fake.pause() CASCADE")
 
+    @few
     def test_the_block_has_the_idle_limit_and_is_durable_and_the_session_keeps_neither(self, part: Shop, kind: Kind) -> None:
         asks = (
             "INSERT INTO orders SELECT 1000 * extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval) "
@@ -169,6 +178,7 @@ class TestOwnBlocksOnPostgres(OwnBlockStories):
 
         in_own_thread(part, kind, act)
 
+    @few
     def test_a_block_that_was_idle_for_too_long_is_rolled_back_by_the_server_and_the_error_explains_it(
         self, part: Shop, kind: Kind, orders: Callable[[], int]
     ) -> None:
@@ -188,6 +198,7 @@ class TestOwnBlocksOnPostgres(OwnBlockStories):
 
         in_own_thread(part, kind, act)
 
+    @pytest.mark.parametrize("kind_name", ["psycopg async", "Django"])
     def test_another_isolation_level_is_refused(self, homes: Homes, kind_name: str) -> None:
         home = homes.empty("serializable")
 
