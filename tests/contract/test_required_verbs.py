@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from holdfast._core.answers import Capabilities
 from holdfast._engine import store_defaults
+from holdfast._ports.own_connections import OwnConnections
 from holdfast._ports.prefetching import Prefetching
 from holdfast._ports.steps import Steps
 from holdfast._ports.store import (
@@ -66,7 +67,7 @@ def test_the_bare_store_has_no_optional_verb_and_the_memory_store_has_all_but_tr
     memory = MemoryStore(FakeClock())
     bare = RequiredVerbs(memory)
     known = (Selectors, QueueVerbs, Republishing, RescueHooks, Scheduling, WorkerHistory, Prefetching, Steps, Workflows)
-    optional = (*known, CallerTransactions)
-    assert [store_defaults.offers(bare, each) for each in optional] == [False] * 10
-    assert [store_defaults.offers(memory, each) for each in optional] == [*[True] * 9, False]
+    optional = (*known, CallerTransactions, OwnConnections)
+    assert [store_defaults.offers(bare, each) for each in optional] == [False] * 11
+    assert [store_defaults.offers(memory, each) for each in optional] == [*[True] * 9, False, False]
     assert not store_defaults.has_hooks(memory)

@@ -45,7 +45,7 @@ class Entry(Base):
 
 
 def waits(job: Job | SyncJob, what: str) -> Iterator[str]:
-    """Yield the statements that keep the first attempt inside its block: for ever, or until the test gives up its lock."""
+    """Yield the statements that keep the first attempt inside its block: indefinitely, or until the test gives up its lock."""
     while what == "works" and job.attempt == 1:
         yield "SELECT pg_sleep(0.05)"
     if what == "locked" and job.attempt == 1:

@@ -151,6 +151,24 @@ class TestOwnBlocksOnPostgres(OwnBlockStories):
         finally:
             part.home.sql("DROP FUNCTION fake.pause() CASCADE")
 
+    def test_a_commit_that_the_server_refuses_keeps_nothing_and_the_connection_stays_usable(
+        self, part: Shop, kind: Kind, orders: Callable[[], int]
+    ) -> None:
+        def twice(caller: Caller) -> None:
+            insert(caller)
+            insert(caller)
+
+        async def act(own: OwnThread) -> None:
+            active = await own.at.running()
+            with pytest.raises(Exception, match="duplicate key"):
+                await own.block(active, twice)
+            assert orders() == 0
+            await own.block(active, insert)
+            assert orders() == 1
+
+        part.home.sql("ALTER TABLE fake.orders ADD UNIQUE (id) DEFERRABLE INITIALLY DEFERRED")
+        in_own_thread(part, kind, act)
+
     @few
     def test_the_block_has_the_idle_limit_and_is_durable_and_the_session_keeps_neither(self, part: Shop, kind: Kind) -> None:
         asks = (

@@ -3,15 +3,15 @@
 from holdfast._core.own_connection import require_none_open
 from holdfast.databases.caller_blocks import Block
 
-_IDLE = 0
-"""The status of a connection of psycopg without a transaction, as libpq numbers it."""
+_OPEN = (1, 2, 3)
+"""The states of a connection of psycopg with a transaction, as libpq numbers them: active, idle in it, failed."""
 
 
 class PsycopgBlock(Block):
     """A block of a ``Connection`` of psycopg."""
 
     async def begin(self) -> None:
-        require_none_open(is_open=int(self._connection.info.transaction_status) != _IDLE)
+        require_none_open(is_open=int(self._connection.info.transaction_status) in _OPEN)
         self._transaction = self._connection.transaction()
         self._transaction.__enter__()
 
@@ -31,7 +31,7 @@ class AwaitedPsycopgBlock(PsycopgBlock):
     is_awaited = True
 
     async def begin(self) -> None:
-        require_none_open(is_open=int(self._connection.info.transaction_status) != _IDLE)
+        require_none_open(is_open=int(self._connection.info.transaction_status) in _OPEN)
         self._transaction = self._connection.transaction()
         await self._transaction.__aenter__()
 
