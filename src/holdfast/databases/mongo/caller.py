@@ -14,6 +14,7 @@ from pymongo import errors as driver
 from pymongo.uri_parser import parse_uri
 
 from holdfast._core.mongo_url import MongoUrl
+from holdfast._core.own_connection import require_none_open
 from holdfast.databases.mongo.database import CODEC, MAJORITY, Document
 from holdfast.databases.mongo.errors import DUPLICATE
 from holdfast.errors import Unsupported
@@ -30,20 +31,11 @@ class CallerDatabase:
     @classmethod
     def of(cls, session: Any, location: MongoUrl) -> "CallerDatabase":
         """Return the database in a session. ``Unsupported``: it is not a session in a transaction on the servers of the jobs."""
-        if not hasattr(session, "in_transaction") or not hasattr(session, "client"):
-            kind = f"{type(session).__module__}.{type(session).__qualname__}"
-            raise Unsupported(f"the mongodb store needs a session of pymongo or Motor to enqueue in, not {kind}")
+        _require_session(session)
         if not session.in_transaction:
             raise Unsupported("within: the session has no transaction: use `with session.start_transaction():` around the call")
-        client = session.client
-        there = {(str(host), int(port)) for host, port in client.nodes}
-        ours = {(host, port) for host, port in parse_uri(location.url)["nodelist"]}
-        if there and ours.isdisjoint(there):
-            raise Unsupported(
-                f"the jobs are in {location.public}, and this session is of another server: documents and jobs commit together only in "
-                "one replica set"
-            )
-        return cls(client, location, session)
+        _require_servers(session, location)
+        return cls(session.client, location, session)
 
     def outside(self) -> "CallerDatabase":
         """Return the database without the session."""
@@ -83,3 +75,26 @@ class CallerDatabase:
 def is_awaited(session: Any) -> bool:
     """Return whether the methods of a session are awaited."""
     return not isinstance(session.client, MongoClient)
+
+
+def require_idle(session: Any, location: MongoUrl) -> None:
+    """Raise ``Unsupported`` unless it is a session on the servers of the jobs, without a transaction."""
+    _require_session(session)
+    require_none_open(is_open=bool(session.in_transaction))
+    _require_servers(session, location)
+
+
+def _require_session(session: Any) -> None:
+    if not hasattr(session, "in_transaction") or not hasattr(session, "client"):
+        kind = f"{type(session).__module__}.{type(session).__qualname__}"
+        raise Unsupported(f"the mongodb store needs a session of pymongo or Motor for within=, not {kind}")
+
+
+def _require_servers(session: Any, location: MongoUrl) -> None:
+    there = {(str(host), int(port)) for host, port in session.client.nodes}
+    ours = {(host, port) for host, port in parse_uri(location.url)["nodelist"]}
+    if there and ours.isdisjoint(there):
+        raise Unsupported(
+            f"the jobs are in {location.public}, and this session is of another server: documents and jobs commit together only in "
+            "one replica set"
+        )

@@ -22,7 +22,7 @@ from holdfast._core.workflow import NewFlow
 from holdfast._ports.clock import Clock, Randomness
 from holdfast.databases.at_once import run_now
 from holdfast.databases.mongo.abandoned import end_abandoned
-from holdfast.databases.mongo.caller import CallerDatabase, is_awaited
+from holdfast.databases.mongo.caller import CallerDatabase, is_awaited, require_idle
 from holdfast.databases.mongo.database import Document, MongoDatabase
 from holdfast.databases.mongo.errors import Duplicate
 from holdfast.errors import HoldfastError
@@ -219,6 +219,15 @@ class MongoStore(BookVerbs):
     ) -> AbstractContextManager[Any]:
         guard = self._guard(job, token, idle, hook_due_at)
         return transactions.blocking(self.database, guard, self._clock, idle, self.readiness.require_now)
+
+    def transaction_within(
+        self, connection: Any, job: UUID, token: Token, *, idle: float
+    ) -> AbstractAsyncContextManager[Any] | AbstractContextManager[Any]:
+        require_idle(connection, self.database.location)
+        guard = self._guard(job, token, idle, None)
+        if is_awaited(connection):
+            return transactions.awaited(self.database, guard, self._clock, idle, self._require_schema, own=connection)
+        return transactions.blocking(self.database, guard, self._clock, idle, self.readiness.require_now, own=connection)
 
     def _guard(self, job: UUID, token: Token, idle: float, hook_due_at: datetime | None) -> Guard:
         return Guard(self.names, job, token, idle=idle, hook_due_at=hook_due_at, now=self.now)

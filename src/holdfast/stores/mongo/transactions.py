@@ -1,9 +1,10 @@
 """The blocks in which a handler writes its own documents, for event loops and for threads."""
 
 import asyncio
+import inspect
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import Any
 
 from pymongo import errors as driver
@@ -22,16 +23,23 @@ _TRANSIENT = "TransientTransactionError"
 
 @asynccontextmanager
 async def awaited(
-    database: MongoDatabase, guard: Guard, clock: Clock, idle: float, require: Callable[[], Awaitable[None]]
+    database: MongoDatabase,
+    guard: Guard,
+    clock: Clock,
+    idle: float,
+    require: Callable[[], Awaitable[None]],
+    *,
+    own: Any = None,
 ) -> AsyncIterator[Any]:
-    """Run a transaction on an asynchronous session. ``require`` raises why the store cannot be used."""
+    """Run a transaction on an asynchronous session, the user's ``own`` if there is one. ``require`` raises why the store cannot be used."""
     await require()
     await database.end_left_open()
     begun = clock.boottime()
     try:
-        async with database.left_open.lend(database.caller_session()) as session:
+        lent = database.left_open.lend(database.caller_session()) if own is None else nullcontext(own)
+        async with lent as session:
             await guard.prepare(CallerDatabase(session.client, database.location), session)
-            await session.start_transaction(**database.in_snapshot())
+            await _begun(session.start_transaction(**database.in_snapshot()))
             inside = CallerDatabase(session.client, database.location, session)
             with _noted(database, session):
                 await guard.begin(inside)
@@ -51,13 +59,16 @@ async def awaited(
 
 
 @contextmanager
-def blocking(database: MongoDatabase, guard: Guard, clock: Clock, idle: float, require: Callable[[], None]) -> Iterator[Any]:
-    """Run a transaction on a session that blocks its thread. ``require`` raises why the store cannot be used."""
+def blocking(
+    database: MongoDatabase, guard: Guard, clock: Clock, idle: float, require: Callable[[], None], *, own: Any = None
+) -> Iterator[Any]:
+    """Run a transaction on a session that blocks its thread, as ``awaited`` does."""
     require()
     database.end_left_open_now()
-    client, begun = database.blocking_client(), clock.boottime()
+    client, begun = database.blocking_client() if own is None else own.client, clock.boottime()
     try:
-        with database.left_open.lend_now(client.start_session(causal_consistency=True)) as session:
+        lent = database.left_open.lend_now(client.start_session(causal_consistency=True)) if own is None else nullcontext(own)
+        with lent as session:
             run_now(guard.prepare(CallerDatabase(client, database.location), session))
             session.start_transaction(**database.in_snapshot())
             inside = CallerDatabase(client, database.location, session)
@@ -77,6 +88,11 @@ def blocking(database: MongoDatabase, guard: Guard, clock: Clock, idle: float, r
                 _abort_now(session)
     except driver.PyMongoError as error:
         raise _meaning(database, guard, error, clock.boottime() - begun >= idle) from error
+
+
+async def _begun(start: Any) -> None:
+    if inspect.isawaitable(start):  # Motor begins at once
+        await start
 
 
 async def _commit(database: MongoDatabase, session: Any) -> None:
