@@ -8,6 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy
+from django.core.exceptions import SynchronousOnlyOperation
+from django.db import connections
 from sqlalchemy import event
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
@@ -15,6 +17,7 @@ from holdfast import MissingExtra, Unsupported
 from holdfast._core.job import ActiveJob, RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.requests import ProgressUpdate
+from holdfast._engine import store_defaults
 from holdfast._ports.store import Store
 from holdfast.errors import HoldfastError, JobLost
 from holdfast.testing.clock import FakeClock
@@ -332,6 +335,30 @@ def test_djangos_connection_object_of_another_thread_and_django_without_autocomm
         with pytest.raises(Unsupported, match=r"give connections\['callers'\]"):
             await own.block(active, never)
         django.within = kept
+
+    in_own_thread(part, lambda: callers.Django(part.home.dsn), act)
+
+
+def test_the_block_is_a_savepoint_in_the_transaction_of_djangos_test_case(part: Shop, orders: Callable[[], int]) -> None:
+    async def act(own: OwnThread) -> None:
+        active, caller = await own.at.running(), own.caller
+        await own.act(lambda caller: caller.begin())
+        with pytest.raises(Unsupported, match="has an open transaction"):
+            await own.block(active, never)
+        caller.within.atomic_blocks[-1]._from_testcase = True
+        await own.block(active, insert)
+        await own.act(lambda caller: caller.rollback())
+        assert orders() == 0
+
+    in_own_thread(part, lambda: callers.Django(part.home.dsn), act)
+
+
+def test_django_refuses_to_block_an_event_loop(part: Shop) -> None:
+    async def act(own: OwnThread) -> None:
+        active, django = await own.at.running(), connections[callers.Django.alias]
+        with pytest.raises(SynchronousOnlyOperation):
+            async with store_defaults.transaction(own.at.store, active.id, active.token, idle=1.0, within=django):
+                pytest.fail("the block has begun")
 
     in_own_thread(part, lambda: callers.Django(part.home.dsn), act)
 

@@ -5,16 +5,18 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 import sqlalchemy
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from holdfast import App, Job, SyncJob
+from holdfast import App, Job, SyncJob, Unsupported
 from holdfast._core.job import RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
 from holdfast.testing.contracts.scene import rescued
+from tests.stores import callers
 from tests.stores.callers import Caller
 from tests.stores.own_block_cases import OwnBlockStories, OwnThread, in_own_thread, insert
 from tests.stores.test_sqlite_transactions import LONG, OnFile
@@ -117,6 +119,33 @@ def test_s3_a_job_that_was_taken_after_the_block_gave_up_its_lock_keeps_the_rows
         assert orders() == 0
 
     in_own_thread(part, lambda: KINDS["sqlite3"](part.path), act)
+
+
+class Apsw(callers.Sqlite3):
+    """A connection of apsw, whose `commit()` is a statement."""
+
+    def open(self) -> None:
+        self.within = apsw.Connection(self.where)
+
+    def commit(self) -> None:
+        self.execute("COMMIT")
+
+    def rollback(self) -> None:
+        self.execute("ROLLBACK")
+
+
+def test_a_connection_of_apsw_is_used_where_the_store_uses_apsw(part: OnFile, orders: Callable[[], int]) -> None:
+    async def act(own: OwnThread) -> None:
+        active = await own.at.running()
+        await own.block(active, insert)
+        assert orders() == 1
+        with (
+            closing(sqlite3.connect(":memory:")) as other,
+            pytest.raises(Unsupported, match="of sqlite3, and the sqlite store uses apsw"),
+        ):
+            own.at.store.transaction_within(other, active.id, active.token, idle=LONG)  # type: ignore[attr-defined]
+
+    in_own_thread(OnFile(part.path, use_apsw=True), lambda: Apsw(str(part.path)), act)
 
 
 def test_handlers_write_and_enqueue_by_their_own_sessions_in_loops_and_in_threads(
