@@ -154,6 +154,7 @@ class TestOwnBlocksOnPostgres(OwnBlockStories):
         finally:
             part.home.sql("DROP FUNCTION fake.pause() CASCADE")
 
+    @few
     def test_a_commit_that_the_server_refuses_keeps_nothing_and_the_connection_stays_usable(
         self, part: Shop, kind: Kind, orders: Callable[[], int]
     ) -> None:
