@@ -15,6 +15,7 @@ from holdfast._core.member import Input, Member, OnFailure
 from holdfast._core.schedule import Plan
 from holdfast._core.text import json_text
 from holdfast._core.timing import LeaseTiming
+from holdfast._core.uniqueness import UNTIL_FINISHED, Uniqueness
 
 Value = TypeVar("Value")
 
@@ -36,6 +37,7 @@ class _Extra(Struct, omit_defaults=True):
     """What few jobs have, in one column."""
 
     headers: dict[str, str] = {}
+    unique: Uniqueness = UNTIL_FINISHED
 
 
 class _Input(Struct, array_like=True):
@@ -89,9 +91,9 @@ def rescue_of(text: str | None) -> Rescue | None:
     return Rescue(reason=rescue.reason, worker=rescue.worker, attempt=rescue.attempt, at=at, fraction=rescue.fraction)
 
 
-def extra_text(headers: Headers) -> str | None:
+def extra_text(headers: Headers, uniqueness: Uniqueness = UNTIL_FINISHED) -> str | None:
     """Return what few jobs have as JSON; None for none of it."""
-    return json_text(_Extra(dict(headers))) if headers else None
+    return json_text(_Extra(dict(headers), uniqueness)) if headers or uniqueness != UNTIL_FINISHED else None
 
 
 def inputs_text(inputs: tuple[Input, ...]) -> str | None:
@@ -132,6 +134,12 @@ def headers_in(text: str | None) -> Headers:
     """Return the headers of a job; none if missing or unreadable."""
     extra = _read(text, _Extra)
     return () if extra is None else tuple(sorted(extra.headers.items()))
+
+
+def uniqueness_in(text: str | None) -> Uniqueness:
+    """Return the terms of a job's unique key; those of most jobs if missing or unreadable."""
+    extra = None if text is None else _read(text, _Extra)
+    return UNTIL_FINISHED if extra is None else extra.unique
 
 
 def process_of(text: str | None) -> ProcessIdentity:

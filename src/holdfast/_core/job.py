@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 from holdfast._core.headers import Headers
 from holdfast._core.member import Input
 from holdfast._core.policy import Policy
+from holdfast._core.uniqueness import UNTIL_FINISHED, Uniqueness
 
 
 class State(StrEnum):
@@ -165,8 +166,7 @@ class NewJob(Struct, frozen=True, kw_only=True):
     """A new job: all that enqueue writes. ``payload`` is JSON; ``delay`` is used unless ``run_at`` is given.
 
     ``expires_in``: seconds after which a first attempt must not start any more. ``key``: usually the
-    tenant; jobs are listed and steered by it. ``unique_key``: only one unfinished job of the task may
-    have it.
+    tenant; jobs are listed and steered by it. ``unique_key``: only one job of the task may hold it; ``uniqueness``: for how long.
     """
 
     id: UUID
@@ -182,6 +182,7 @@ class NewJob(Struct, frozen=True, kw_only=True):
     unique_key: str | None = None
     tags: tuple[str, ...] = ()
     headers: Headers = ()
+    uniqueness: Uniqueness = UNTIL_FINISHED
 
     def all_but_payload(self) -> tuple[object, ...]:
         """Return all values but the id and the payload: jobs of one call often share them."""

@@ -25,6 +25,7 @@ from holdfast._core.policy import HOOK_RETENTION, LONGEST_HOOK_DELAY, Policy
 from holdfast._core.requests import Choice, JobFilter
 from holdfast._core.schedule import tag_of
 from holdfast._core.text import in_lower_case, json_part
+from holdfast._core.uniqueness import UNTIL_FINISHED, Uniqueness
 
 OUTCOME_OF = {
     State.COMPLETED: AttemptOutcome.COMPLETED,
@@ -103,6 +104,7 @@ class JobRecord(Struct, frozen=True, kw_only=True, gc=False):
     headers: Headers = ()
     member: Member | None = None
     points: str | None = None
+    uniqueness: Uniqueness = UNTIL_FINISHED
     attempts: tuple[AttemptRecord, ...] = ()
 
 
@@ -137,6 +139,7 @@ def new_record(job: NewJob, now: datetime) -> JobRecord:
         unique_key=job.unique_key,
         tags=job.tags,
         headers=job.headers,
+        uniqueness=job.uniqueness,
     )
 
 
@@ -159,6 +162,8 @@ def needs_isolation(row: JobRecord) -> bool:
 def retention_of(row: JobRecord) -> float:
     """Return the seconds for which a finished job's row is kept; longer while a rescue hook is owed, which needs all of it."""
     kept = row.policy.retention_of(is_failed=row.state is State.FAILED)
+    if row.state is State.COMPLETED and row.unique_key is not None and row.uniqueness.seconds is not None:
+        kept = max(kept, row.uniqueness.seconds)  # it finished after its enqueue
     return kept if row.hook_due_at is None else max(kept, HOOK_RETENTION)
 
 
@@ -269,6 +274,9 @@ def reopened(row: JobRecord, now: datetime, *, is_fresh: bool = False) -> JobRec
     """
     fresh = structs.replace(row, failures=0, crashes=0, reason=None, error=None, result=None, finished_at=None, expires_at=None)
     fresh = structs.replace(fresh, cancel_requested=False, checkpoint=None if is_fresh else row.checkpoint)
+    if row.state in FINISHED and row.unique_key is not None:
+        is_freed = row.uniqueness.until_started and row.token.number > 0
+        fresh = structs.replace(fresh, uniqueness=structs.replace(row.uniqueness, is_freed=is_freed))
     return requeued(fresh, State.AVAILABLE, now)
 
 

@@ -4,8 +4,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 
+from msgspec import structs
+
 from holdfast._core.job import NewJob
 from holdfast._core.record import JobRecord, is_expired
+from holdfast._core.unique_keys import holds_key
+from holdfast._core.uniqueness import Uniqueness
 
 MOST_JOBS = 100
 MOST_BYTES = 1024 * 1024
@@ -41,7 +45,8 @@ def reason_to_stay(row: JobRecord, now: datetime) -> Stays | None:
 def moved(row: JobRecord, queue_priority: int, now: datetime) -> NewJob:
     """Return a waiting job as a new one of the same id. ``queue_priority``: what its queue has added to its priority.
 
-    It has fresh budgets. It does not expire any more once it has been started: at the source it would not either.
+    It has fresh budgets, and its unique key only if it still holds it; a period of the key ends when it would at the source.
+    It does not expire any more once it has been started: at the source it would not either.
     """
     expires_at = None if row.attempt else row.expires_at
     return NewJob(
@@ -54,15 +59,23 @@ def moved(row: JobRecord, queue_priority: int, now: datetime) -> NewJob:
         priority=row.priority - queue_priority,
         run_at=row.available_at,
         expires_in=None if expires_at is None else (expires_at - now).total_seconds(),
-        unique_key=row.unique_key,
+        unique_key=row.unique_key if holds_key(row, now) else None,
+        uniqueness=_uniqueness_left(row, now),
         tags=row.tags,
         headers=row.headers,
     )
 
 
+def _uniqueness_left(row: JobRecord, now: datetime) -> Uniqueness:
+    period = row.uniqueness.period
+    if period is None:
+        return row.uniqueness
+    return structs.replace(row.uniqueness, seconds=max(0.0, (row.created_at + period - now).total_seconds()))
+
+
 def is_as_sent(row: JobRecord, sent: NewJob) -> bool:
     """Return whether a job has arrived with all its values. Its priority may have that of its new queue added."""
-    fields = ("id", "payload", "task", "policy", "queue", "key", "unique_key", "tags", "headers")
+    fields = ("id", "payload", "task", "policy", "queue", "key", "unique_key", "tags", "headers", "uniqueness")
     return row.available_at == sent.run_at and all(getattr(row, name) == getattr(sent, name) for name in fields)
 
 

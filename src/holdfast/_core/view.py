@@ -10,6 +10,7 @@ from holdfast._core.payload import decode_json
 from holdfast._core.plain_view import PlainView
 from holdfast._core.points import Point, track_of
 from holdfast._core.record import AttemptRecord, JobRecord
+from holdfast._core.uniqueness import UniqueUntil
 from holdfast.errors import PayloadInvalid
 
 
@@ -61,6 +62,8 @@ class JobView(PlainView, frozen=True, kw_only=True):
     ``awaits``: the signal for which it waits. ``held_for``: why it is
     held. ``error_key``: failures of one cause share it; empty if there is none. ``points``: the progress of the attempt that runs, or of
     the last one if that ended the job.
+    ``unique_for``: the seconds since its enqueue in which no other job of the task may have its ``unique_key``; ``unique_until``: whether
+    it frees the key when it has finished or when it is first claimed.
     """
 
     id: UUID
@@ -103,6 +106,8 @@ class JobView(PlainView, frozen=True, kw_only=True):
     rescued_from: str | None = None
     rescued_fraction: float | None = None
     points: tuple[Point, ...] = ()
+    unique_for: float | None = None
+    unique_until: UniqueUntil = "finished"
 
     @classmethod
     def of(cls, record: JobRecord) -> "JobView":
@@ -125,6 +130,8 @@ class JobView(PlainView, frozen=True, kw_only=True):
             attempts=tuple(AttemptView.of(attempt) for attempt in record.attempts),
             error_key=_key(record.error),
             points=track_of(record.points).points,
+            unique_for=record.uniqueness.seconds,
+            unique_until=record.uniqueness.until,
         )
 
 

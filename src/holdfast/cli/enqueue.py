@@ -93,6 +93,10 @@ def _complete_words(context: click.Context, parameter: click.Parameter, typed: s
 @click.option("--priority", type=int, help="Smaller runs first.  [default: the task's]")
 @click.option("--key", help="Whose job it is, usually a tenant.")
 @click.option("--unique-key", help="One unfinished job of the task may have it; another enqueue prints that job's id.")
+@click.option("--unique-for", type=DURATION, help="The job holds its unique key for this time, although it has completed.")
+@click.option(
+    "--unique-until", type=click.Choice(["finished", "started"]), help="When it frees its unique key.  [default: the task's]"
+)
 @click.option("--tag", "tags", multiple=True, help="A tag; give it once for each.")
 @click.option(
     "--header", "headers", type=HeaderType(), multiple=True, metavar="NAME=VALUE", help="A header; give it once for each."

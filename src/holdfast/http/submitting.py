@@ -14,6 +14,7 @@ from holdfast._core.payload import encode_payload
 from holdfast._core.policy import Policy
 from holdfast._core.requests import JobFilter
 from holdfast._core.text import shortened
+from holdfast._core.uniqueness import UniqueUntil
 from holdfast._engine.client.announcement import announce
 from holdfast._engine.client.client import Client, require_no_conflict
 from holdfast._engine.client.handle import id_of
@@ -43,6 +44,9 @@ class SubmitOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     run_at: str | None = None
     expires_in: float | str | None = None
     unique_key: str | None = None
+    unique_by: tuple[str, ...] | None = None
+    unique_for: float | str | None = None
+    unique_until: UniqueUntil | None = None
     tags: tuple[str, ...] = ()
     headers: dict[str, str] = {}
     max_attempts: Attempts | None = None
@@ -151,7 +155,17 @@ class Submitting:
             raise Unsupported(f"{new.task} is a workflow, which only its code can build: enqueue it in Python")
         payload = known.payload.encode((), new.payload)
         key, priority = known.key_of(payload), known.priority
-        return options.new_job(job, new.task, payload, queue=known.queue, key=key, priority=priority, policy=policy)
+        return options.new_job(
+            job,
+            new.task,
+            payload,
+            queue=known.queue,
+            key=key,
+            priority=priority,
+            policy=policy,
+            unique_key=known.unique_key_of(payload, options.unique_by),
+            uniqueness=known.uniqueness,
+        )
 
 
 def id_of_path(call: Call) -> UUID:
@@ -179,6 +193,9 @@ def _options(wanted: SubmitOptions) -> Options:
         run_at=run_at,
         expires_in=wanted.expires_in,
         unique_key=wanted.unique_key,
+        unique_by=wanted.unique_by,
+        unique_for=wanted.unique_for,
+        unique_until=wanted.unique_until,
         tags=wanted.tags,
         headers=wanted.headers,
     )

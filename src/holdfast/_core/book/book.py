@@ -189,7 +189,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
         news, duplicates = list[JobRecord](), dict[UUID, Duplicate]()
         keys: dict[UniqueKey, JobRecord] = {}
         for row in (new_record(job, now.wall) for job in jobs):
-            key, holder = key_of(row), self._holder(row)
+            key, holder = key_of(row), self._holder(row, now.wall)
             if key is not None and holder is None:
                 holder = keys.setdefault(key, row)
             if holder is None or holder is row:
@@ -201,6 +201,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
             if not self._are_new([row.id for row in news]):
                 raise HoldfastError("enqueue: a job of that id exists already; each job needs its own id")
             for row in news:
+                self._take_key(row)
                 self._put(self._in_its_queue(row))
         return answer
 

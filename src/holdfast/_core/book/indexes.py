@@ -8,6 +8,7 @@ from holdfast._core.book.line import Line
 from holdfast._core.book.rows import Waiting, range_of
 from holdfast._core.job import ACTIVE, FINISHED, State
 from holdfast._core.record import JobRecord, retention_of
+from holdfast._core.unique_keys import keeps_key
 
 Which = TypeVar("Which")
 
@@ -44,7 +45,7 @@ class BookIndexes:
                 self._add_active(row)
             else:
                 self._add_ended_or_parked(row)
-        if row.unique_key is not None and state not in FINISHED:
+        if row.unique_key is not None and keeps_key(row):
             known.keys[row.task, row.unique_key] = row.id
         if row.member is not None:
             known.members.setdefault(row.member.flow, {})[row.id] = None

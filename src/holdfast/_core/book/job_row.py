@@ -12,6 +12,7 @@ from holdfast._core.job import Failure, HeldFor, Reason, Rescue, State, Token
 from holdfast._core.member import Member
 from holdfast._core.policy import Policy
 from holdfast._core.record import JobRecord
+from holdfast._core.uniqueness import UNTIL_FINISHED, Uniqueness
 
 _BINARY = "\0"
 """What the string of a body begins with that is not UTF-8, or that begins with this itself."""
@@ -79,6 +80,7 @@ _SHORT = {
     "state": "s",
     "task": "t",
     "unique_key": "u",
+    "uniqueness": "uu",
     "worker": "w",
 }
 
@@ -126,6 +128,7 @@ class JobRow(Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_SHOR
     headers: Headers = ()
     member: Member | None = None
     points: str | None = None
+    uniqueness: Uniqueness = UNTIL_FINISHED
 
     @classmethod
     def of(cls, job: JobRecord, shared: SharedWritten) -> Self:  # size: one line for each field
@@ -170,6 +173,7 @@ class JobRow(Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_SHOR
             headers=job.headers,
             member=job.member,
             points=job.points,
+            uniqueness=job.uniqueness,
         )
 
     def record(self, shared: SharedRead) -> JobRecord:  # size: one line for each field
@@ -214,6 +218,7 @@ class JobRow(Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_SHOR
             headers=self.headers,
             member=self.member,
             points=self.points,
+            uniqueness=self.uniqueness,
         )
 
 

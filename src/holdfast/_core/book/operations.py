@@ -24,6 +24,7 @@ from holdfast._core.record import (
     with_hook_delayed,
 )
 from holdfast._core.requests import JobFilter, Steer, SteerVerb
+from holdfast._core.unique_keys import asks_again
 from holdfast._core.workflow import SteerFlow
 
 
@@ -59,10 +60,12 @@ class BookOperations(BookWorkflows, BookArchiving):
             if row.member is not None and PLACE_OF[row.state] is Place.FINISHED:
                 members.append(row)
                 continue
-            holder = self._holder(row)
-            if holder is not None and holder.id != row.id:
-                taken[row.id] = holder.id
-                continue
+            if PLACE_OF[row.state] is Place.FINISHED and asks_again(row):
+                holder = self._holder(row, now.wall)
+                if holder is not None and holder.id != row.id:
+                    taken[row.id] = holder.id
+                    continue
+                self._take_key(row)
             self._remember_attempt(row)
             self._move(self._reopened(row, now.wall, is_fresh=is_fresh))
         taken |= self._retry_members(members, now, is_fresh=is_fresh)

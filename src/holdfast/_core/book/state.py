@@ -1,6 +1,7 @@
 """The state of a book: what changes its rows, undoes changes and passes them on, and what finds rows for all verbs."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from uuid import UUID
 
 from msgspec import Struct, structs
@@ -17,6 +18,7 @@ from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import QueueSettings
 from holdfast._core.steps import StepRecord
+from holdfast._core.unique_keys import holds_key
 from holdfast._core.workflow import Edge
 
 
@@ -134,10 +136,21 @@ class BookState(BookIndexes):
         more = self._all.queue_settings.get(row.queue, QueueSettings()).priority
         return structs.replace(row, priority=row.priority + more) if more else row
 
-    def _holder(self, row: JobRecord) -> JobRecord | None:
+    def _holder(self, row: JobRecord, now: datetime) -> JobRecord | None:
+        """Return the job that holds the unique key of this one now."""
+        keeper = self._keeper(row)
+        return keeper if keeper is not None and holds_key(keeper, now) else None
+
+    def _keeper(self, row: JobRecord) -> JobRecord | None:
         key = key_of(row)
-        holder = None if key is None else self._all.keys.get(key)
-        return None if holder is None else self._all.jobs[holder]
+        keeper = None if key is None else self._all.keys.get(key)
+        return None if keeper is None else self._all.jobs[keeper]
+
+    def _take_key(self, row: JobRecord) -> None:
+        """Free the unique key of a job from another one whose time is over."""
+        keeper = self._keeper(row)
+        if keeper is not None and keeper.id != row.id:
+            self._put(structs.replace(keeper, uniqueness=structs.replace(keeper.uniqueness, is_freed=True)))
 
     def _is_lone(self, row: JobRecord) -> bool:
         """Return whether a job has a flow only because others depend on it, or it on others."""

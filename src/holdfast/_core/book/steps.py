@@ -7,8 +7,9 @@ from msgspec import structs
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.book.moment import Moment
 from holdfast._core.book.state import BookState
-from holdfast._core.job import PLACE_OF, Place, State, Token
+from holdfast._core.job import FINISHED, PLACE_OF, Place, State, Token
 from holdfast._core.steps import MOST_SIGNALS, Signal, SignalAnswer, SignalTaken, StepList, StepRecord
+from holdfast._core.unique_keys import holds_key
 
 
 class BookSteps(BookState):
@@ -58,8 +59,9 @@ class BookSteps(BookState):
         return SignalAnswer.ACCEPTED
 
     def job_with_key(self, now: Moment, task: str, unique_key: str) -> UUID | None:
-        del now
-        return self._all.keys.get((task, unique_key))
+        job = self._all.keys.get((task, unique_key))
+        row = None if job is None else self._all.jobs[job]
+        return None if row is None or row.state in FINISHED or not holds_key(row, now.wall) else job
 
     def _keep_signals(self, job: UUID, signals: tuple[Signal, ...]) -> None:
         if signals:

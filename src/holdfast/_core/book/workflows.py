@@ -64,7 +64,7 @@ class BookWorkflows(BookState):
         root = self._all.jobs.get(flow)
         if root is None or flow not in self._all.flows:
             return None
-        if not how.reopens or (self._holder(root) in (None, root) and not root.is_stub):
+        if not how.reopens or (self._holder(root, now.wall) in (None, root) and not root.is_stub):
             self._moves(now).steer(flow, how)
         return self._all.jobs[flow].state
 
@@ -90,12 +90,13 @@ class BookWorkflows(BookState):
     def _insert_flow(self, new: NewFlow, now: Moment) -> EnqueueAnswer:
         root, members = new.root.job, (*new.members, new.root)
         rows = [structs.replace(new_record(each.job, now.wall), member=each.member, state=State.BLOCKED) for each in members]
-        holder = self._holder(rows[-1])
+        holder = self._holder(rows[-1], now.wall)
         if holder is not None:
             return EnqueueAnswer({root.id: Duplicate(holder.id, are_equal(holder.payload, root.payload))})
         if not self._are_new([row.id for row in rows]):
             raise HoldfastError("enqueue: a job of that id exists already; each job needs its own id")
         deadline = None if new.deadline is None else now.wall + timedelta(microseconds=micros(new.deadline))
+        self._take_key(rows[-1])
         for row in rows:
             self._put(self._in_its_queue(row))
         self._put_edges(new.edges)
@@ -178,7 +179,7 @@ class BookWorkflows(BookState):
         for row in finished:
             assert row.member is not None
             root = self._all.jobs[row.member.flow]
-            holder = self._holder(root)
+            holder = self._holder(root, now.wall)
             if holder is not None and holder.id != root.id:
                 taken[row.id] = holder.id
             elif not root.is_stub:

@@ -9,7 +9,8 @@ from holdfast._core.limits import Holder, Limit, LimitView, Scope, ScopeKind
 from holdfast._core.origin import Origin, overruled
 from holdfast._core.schedule import Source
 from holdfast._engine.client.client import Client
-from holdfast._engine.tasks.registry import problems_of_limit, problems_of_names
+from holdfast._engine.tasks.option_problems import problems_of_limit
+from holdfast._engine.tasks.registry import problems_of_names
 from holdfast.errors import ConfigurationError
 from holdfast.sync import blocking
 

@@ -80,5 +80,6 @@ def _id_of(parent: object, problems: list[str]) -> UUID | None:
 
 _MISFITS = {
     "unique_key": "a job that waits for others cannot have one",
+    "unique_by": "a job that waits for others cannot have a unique key",
     "within": "a job that waits for others is written in a separate transaction, which locks them",
 }

@@ -8,6 +8,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, over
 from holdfast._core.durations import Duration
 from holdfast._core.limits import Limit
 from holdfast._core.policy import Backoff, ChangePolicy, CrashPolicy
+from holdfast._core.uniqueness import UniqueUntil
 from holdfast._core.view import RescuedJob
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.registry import Errors, define
@@ -78,6 +79,9 @@ class TaskRegistrar(ABC):
         on_rescue: Hook | None = None,
         limit: Limit | None = None,
         sensitive: Sequence[str] = (),
+        unique_by: Sequence[str] | None = None,
+        unique_for: Duration | None = None,
+        unique_until: UniqueUntil = "finished",
     ) -> Decorator: ...
     def task(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
         """Register a handler, bare or with options. ``ConfigurationError`` names everything that cannot work.
@@ -88,6 +92,7 @@ class TaskRegistrar(ABC):
         ``key``: the name of the parameter that holds each job's key, usually the tenant.
         ``limit``: how many of its jobs may be active at once or start in a time, in the whole cluster, also for each key.
         ``on_changed_steps``: whether a job whose code was changed under its recorded steps is held, fails, or forgets them and restarts.
+        ``unique_by``: the parameters whose values are a job's unique key; ``unique_for`` and ``unique_until``: how long it holds its key.
         ``sensitive``: names of parameters, and of fields in them, whose values no log shows.
         ``on_rescue``: a function of a connection and a ``RescuedJob``, which repairs your own rows after an interrupted attempt.
 

@@ -8,8 +8,9 @@ from holdfast._core.declared import DeclaredQueue
 from holdfast._core.limits import Limit, Scope, ScopeKind
 from holdfast._core.requests import QueueSettings
 from holdfast._core.text import shortened
+from holdfast._engine.tasks.option_problems import problems_of_limit
 from holdfast._engine.tasks.options import TEXT_LIMIT
-from holdfast._engine.tasks.registry import NAME, Registry, problems_of_limit
+from holdfast._engine.tasks.registry import NAME, Registry
 from holdfast.errors import ConfigurationError
 
 MOST_PRIORITY: Final = 1_000_000

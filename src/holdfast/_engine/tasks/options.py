@@ -12,7 +12,9 @@ from holdfast._core.durations import Duration, seconds
 from holdfast._core.headers import Headers, headers_from
 from holdfast._core.job import NewJob
 from holdfast._core.policy import Policy
+from holdfast._core.uniqueness import UNTIL_FINISHED, Uniqueness, UniqueUntil
 from holdfast._engine.tasks.after import Join, Parent, When, after_of
+from holdfast._engine.tasks.option_problems import OnDuplicate, period_of, problems_of_uniqueness
 from holdfast._engine.tasks.registry import problems_of_names
 from holdfast.errors import ConfigurationError
 
@@ -23,6 +25,7 @@ DEFAULT_POLICY = Policy()
 class Options(Struct, frozen=True, kw_only=True):
     """Checked options; ``None``: the task's own value. ``run_at`` wins over ``delay``, which the store's clock counts.
 
+    ``unique_by``: the parameters whose values are the unique key. ``raises_on_duplicate``: ``UniqueConflict`` if another job holds it.
     ``within``: the caller's own database connection, in whose transaction the job is written. ``detached``: it does not join the workflow
     of the job that enqueues it. ``after``: the jobs for which it waits.
     """
@@ -34,6 +37,10 @@ class Options(Struct, frozen=True, kw_only=True):
     run_at: datetime | None = None
     expires_in: float | None = None
     unique_key: str | None = None
+    unique_by: tuple[str, ...] | None = None
+    unique_for: float | None = None
+    unique_until: UniqueUntil | None = None
+    raises_on_duplicate: bool = False
     tags: tuple[str, ...] = ()
     headers: Headers = ()
     within: object = None
@@ -51,6 +58,10 @@ class Options(Struct, frozen=True, kw_only=True):
         run_at: datetime | None = None,
         expires_in: Duration | None = None,
         unique_key: str | None = None,
+        unique_by: Sequence[str] | None = None,
+        unique_for: Duration | None = None,
+        unique_until: UniqueUntil | None = None,
+        on_duplicate: OnDuplicate = "return",
         tags: Sequence[str] = (),
         headers: Mapping[str, str] | None = None,
         within: object = None,
@@ -64,8 +75,10 @@ class Options(Struct, frozen=True, kw_only=True):
         wait, due_at = due("delay", delay, run_at, problems)
         lifetime = _lifetime(expires_in, problems)
         problems += _problems_of_texts(key, unique_key, tags)
+        period = period_of(unique_for, problems)
+        problems += problems_of_uniqueness(unique_by, unique_until, unique_key, on_duplicate)
         carried = () if headers is None else _headers(headers, problems)
-        parents = after_of(after, join, when, problems, unique_key=unique_key, within=within)
+        parents = after_of(after, join, when, problems, unique_key=unique_key, unique_by=unique_by, within=within)
         if problems:
             raise ConfigurationError(problems)
         return cls(
@@ -76,6 +89,10 @@ class Options(Struct, frozen=True, kw_only=True):
             run_at=due_at,
             expires_in=lifetime,
             unique_key=unique_key,
+            unique_by=None if unique_by is None else tuple(unique_by),
+            unique_for=period,
+            unique_until=unique_until,
+            raises_on_duplicate=on_duplicate == "raise",
             tags=tuple(tags),
             headers=carried,
             within=within,
@@ -93,8 +110,14 @@ class Options(Struct, frozen=True, kw_only=True):
         key: str = "",
         priority: int = 0,
         policy: Policy = DEFAULT_POLICY,
+        unique_key: str | None = None,
+        uniqueness: Uniqueness = UNTIL_FINISHED,
     ) -> NewJob:
-        """Return a new job, with the task's ``queue``, ``key`` and ``priority`` where the options name none."""
+        """Return a new job, with what belongs to its task where the options name nothing else.
+
+        Raises ``ConfigurationError`` for a period of a unique key without a key.
+        """
+        unique = self.unique_key or unique_key
         return NewJob(
             id=job,
             task=task,
@@ -106,9 +129,21 @@ class Options(Struct, frozen=True, kw_only=True):
             delay=self.delay,
             run_at=self.run_at,
             expires_in=self.expires_in,
-            unique_key=self.unique_key,
+            unique_key=unique,
+            uniqueness=self._uniqueness(uniqueness, is_keyed=unique is not None),
             tags=self.tags,
             headers=self.headers,
+        )
+
+    def _uniqueness(self, of_task: Uniqueness, *, is_keyed: bool) -> Uniqueness:
+        if self.unique_for is None and self.unique_until is None:
+            return of_task if is_keyed else UNTIL_FINISHED
+        if not is_keyed:
+            option = "unique_until" if self.unique_for is None else "unique_for"
+            raise ConfigurationError([f"{option}: name what is unique: add unique_key='…' or unique_by=('order',)"])
+        return Uniqueness(
+            of_task.seconds if self.unique_for is None else self.unique_for,
+            of_task.until_started if self.unique_until is None else self.unique_until == "started",
         )
 
 

@@ -20,9 +20,12 @@ from holdfast._core.secret_fields import secret_fields
 from holdfast._core.table_spec import RowsSettings
 from holdfast._core.text import shortened
 from holdfast._core.timing import LeaseTiming
+from holdfast._core.unique_keys import unique_key_in
+from holdfast._core.uniqueness import UNTIL_FINISHED, Uniqueness, UniqueUntil
 from holdfast._core.workflow import WorkflowSettings
 from holdfast._engine.tasks.around import Around
 from holdfast._engine.tasks.context import Job, SyncJob
+from holdfast._engine.tasks.option_problems import period_of, problems_of_limit, problems_of_sensitive, problems_of_uniqueness
 from holdfast.errors import ConfigurationError
 
 NAME = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
@@ -66,6 +69,8 @@ class TaskDefinition(Struct, frozen=True, kw_only=True):
     on_changed_steps: ChangePolicy = ChangePolicy.HOLD
     workflow: WorkflowSettings | None = None
     sensitive: frozenset[str] = frozenset()
+    unique_by: tuple[str, ...] | None = None
+    uniqueness: Uniqueness = UNTIL_FINISHED
 
     @property
     def kind(self) -> RunnerKind:
@@ -94,6 +99,15 @@ class TaskDefinition(Struct, frozen=True, kw_only=True):
     def key_of(self, payload: bytes) -> str:
         """Return the key of a job with this payload; ``PayloadInvalid`` if the field cannot be one."""
         return "" if self.key is None else key_in(payload, self.key)
+
+    def unique_key_of(self, payload: bytes, unique_by: Sequence[str] | None = None) -> str | None:
+        """Return the unique key that parameters of a payload make, ``unique_by`` or those of the task; ``None`` for none of them."""
+        fields = self.unique_by if unique_by is None else unique_by
+        if fields is None:
+            return None
+        if unknown := sorted({*fields} - self.payload.fields):
+            raise ConfigurationError([f"task {self.name}: unique_by: it has no parameter {name!r}" for name in unknown])
+        return unique_key_in(payload, self.payload, fields)
 
     def is_final(self, error: BaseException) -> bool:
         """Return whether retrying after this exception is pointless, by ``fail_for`` and ``retry_for``."""
@@ -200,6 +214,9 @@ def define(  # size: one line for each option
     on_rescue: Callable[..., Any] | None = None,
     limit: Limit | None = None,
     sensitive: Sequence[str] = (),
+    unique_by: Sequence[str] | None = None,
+    unique_for: Duration | None = None,
+    unique_until: UniqueUntil = "finished",
 ) -> TaskDefinition:
     """Check what the user wrote, and return the task definition; ``ConfigurationError`` with every problem found."""
     name = getattr(function, "__name__", "") if name is None else name
@@ -210,7 +227,9 @@ def define(  # size: one line for each option
         *_problems_of_hook(function, on_rescue),
         *problems_of_limit(limit),
         *problems_of_sensitive(sensitive),
+        *problems_of_uniqueness(unique_by, unique_until),
     ]
+    period = period_of(unique_for, problems)
     if on_changed_steps not in set(ChangePolicy):
         problems.append(f"on_changed_steps={on_changed_steps!r}: use 'hold', 'fail' or 'restart'")
     retried, failed = _errors("retry_for", retry_for, problems), _errors("fail_for", fail_for, problems)
@@ -231,6 +250,8 @@ def define(  # size: one line for each option
         pass
     if key is not None and payload is not None and key not in payload.fields:
         problems.append(f"key={key!r}: use the name of a parameter of the handler")
+    for field in sorted({*(unique_by or ())} - (frozenset() if payload is None else payload.fields)):
+        problems.append(f"unique_by: {field!r} is no parameter of the handler")
     if problems or policy is None or payload is None:
         raise ConfigurationError([problem if problem.startswith("task ") else f"task {name}: {problem}" for problem in problems])
     return TaskDefinition(
@@ -250,6 +271,8 @@ def define(  # size: one line for each option
         limit=limit,
         on_changed_steps=ChangePolicy(on_changed_steps),
         sensitive=frozenset(sensitive) | secret_fields(annotations_of(function).values()),
+        unique_by=None if unique_by is None else tuple(unique_by),
+        uniqueness=Uniqueness(period, unique_until == "started"),
     )
 
 
@@ -263,27 +286,6 @@ def problems_of_names(task: object, queue: object, priority: object) -> list[str
     if type(priority) is not int or priority not in PRIORITIES:
         found.append(f"priority={priority!r}: use an integer of at most 32 bits; smaller runs sooner")
     return found
-
-
-def problems_of_sensitive(names: object) -> list[str]:
-    """Return what is wrong with names that a task declares as sensitive."""
-    if not isinstance(names, (tuple, list, set, frozenset)) or not all(isinstance(name, str) and name for name in names):
-        return [f"sensitive={names!r}: use names of parameters or fields, for example sensitive=('card',)"]
-    return []
-
-
-def problems_of_limit(limit: object, *, is_optional: bool = True) -> list[str]:
-    """Return what is wrong with a limit that a user has written; its values were checked when it was made."""
-    if limit is None and is_optional:
-        return []
-    if not isinstance(limit, Limit):
-        return [f"limit={limit!r}: use Limit(concurrency=10), Limit(rate='100/m'), or both in one"]
-    has_rate = limit.rate is not None or limit.rate_per_key is not None
-    if not has_rate and limit.concurrency is None and limit.per_key is None:
-        return ["limit=Limit() limits nothing: use concurrency=, per_key=, rate= or rate_per_key="]
-    if not has_rate and limit.burst != 1:
-        return [f"limit: burst={limit.burst} belongs to a rate: add rate= or rate_per_key=, or leave it out"]
-    return []
 
 
 def _problems_of_function(function: object) -> list[str]:

@@ -70,7 +70,7 @@ def declare(
     if not isinstance(when, Every | Cron):
         problems.append(f"schedule {called}: {when!r} says no time: use every('5m') or cron('0 3 * * *')")
     options = job.options
-    for option in ("unique_key", "run_at", "within", "after"):
+    for option in ("unique_key", "unique_by", "run_at", "within", "after"):
         if getattr(options, option) is not None:
             problems.append(f"schedule {called}: {option} does not fit a schedule: each tick has its own job; leave it out")
     most = _CATCH_UPS.get(catch_up) if isinstance(catch_up, str) else catch_up
@@ -81,7 +81,7 @@ def declare(
     delay, tolerance = (_seconds(called, each, value, problems) for each, value in (("jitter", jitter), ("grace", grace)))
     if problems:
         raise ConfigurationError(problems)
-    template = structs.replace(job.new_job(), id=UNNUMBERED)
+    template = structs.replace(job.new_member(), id=UNNUMBERED)
     definition = Definition(
         when=when, job=template, catch_up=most or 0, overlap=Overlap(overlap), jitter=delay, grace=max(1.0, tolerance)
     )

@@ -12,16 +12,18 @@ from msgspec import Struct
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.durations import Duration
 from holdfast._core.job import NewJob
+from holdfast._core.uniqueness import UNTIL_FINISHED, Uniqueness, UniqueUntil
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.client.handle import Handle, handles_of, id_of
 from holdfast._engine.client.within import aenqueue_within, enqueue_within
 from holdfast._engine.tasks.after import Join, Parent, When
 from holdfast._engine.tasks.around_enqueue import enqueued_within
+from holdfast._engine.tasks.option_problems import OnDuplicate
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.output import NotAnArgument, references_in
 from holdfast._engine.tasks.reference import Reference
 from holdfast._engine.tasks.registry import TaskDefinition
-from holdfast.errors import ConfigurationError, PayloadInvalid
+from holdfast.errors import ConfigurationError, PayloadInvalid, UniqueConflict
 from holdfast.sync import blocking, refuse_inside_loop
 
 if TYPE_CHECKING:
@@ -85,14 +87,28 @@ class PreparedJob(NotAnArgument, Struct, Generic[Bound], frozen=True):
             raise ConfigurationError(
                 [f"{self.task.name}: {names}: a result of a workflow's member: add this job to that workflow"]
             )
-        return self.new_member()
+        task = self.task.definition
+        return self._job(task.unique_key_of(self.payload, self.options.unique_by), task.uniqueness)
 
     def new_member(self) -> NewJob:
-        """Return a new job of a workflow, whose store fills in the results that it lacks."""
+        """Return a new job of a workflow, whose store fills in the results that it lacks; the workflow may have a unique key."""
+        return self._job()
+
+    def _job(self, unique_key: str | None = None, uniqueness: Uniqueness = UNTIL_FINISHED) -> NewJob:
         task, job = self.task.definition, connections_of(self.task).chance.uuid7()
         options, name, payload = self.options, task.name, self.payload
         key = "" if task.key is None or options.key else task.key_of(payload)
-        return options.new_job(job, name, payload, queue=task.queue, key=key, priority=task.priority, policy=task.policy)
+        return options.new_job(
+            job,
+            name,
+            payload,
+            queue=task.queue,
+            key=key,
+            priority=task.priority,
+            policy=task.policy,
+            unique_key=None if options.unique_key is not None else unique_key,
+            uniqueness=uniqueness,
+        )
 
     def new_child(self) -> NewJob:
         """Return a new job for a handler to enqueue. The graph of a workflow is built once a worker has claimed it.
@@ -110,7 +126,8 @@ class PreparedJob(NotAnArgument, Struct, Generic[Bound], frozen=True):
 
     def handle(self, job: NewJob, answer: EnqueueAnswer) -> Handle[Any]:
         """Return the handle of a job that was written. ``UniqueConflict`` if a job with another payload has its key."""
-        return handles_of([job], answer, connections_of(self.task).client, self.task.definition.read_result)[0]
+        handles = handles_of([job], answer, connections_of(self.task).client, self.task.definition.read_result)
+        return _accepted(handles, self.options, self.name)[0]
 
 
 class TaskWithOptions(Generic[Returned, Payload, Value]):
@@ -173,6 +190,9 @@ class TaskWithOptions(Generic[Returned, Payload, Value]):
             return self._send_here(changed)
 
     async def _send(self, jobs: Sequence[NewJob]) -> list[Handle[Value]]:
+        return _accepted(await self._sent(jobs), self._options, self._task.name)
+
+    async def _sent(self, jobs: Sequence[NewJob]) -> list[Handle[Value]]:
         connections, within, read = connections_of(self._task), self._options.within, self._task.definition.read_result
         if within is not None:
             return await aenqueue_within(connections, within, jobs, read)
@@ -184,7 +204,8 @@ class TaskWithOptions(Generic[Returned, Payload, Value]):
         within = self._options.within
         if within is None:
             return self._send_blocking(jobs)
-        return enqueue_within(connections_of(self._task), within, jobs, self._task.definition.read_result)
+        handles = enqueue_within(connections_of(self._task), within, jobs, self._task.definition.read_result)
+        return _accepted(handles, self._options, self._task.name)
 
     _send_blocking = blocking(_send)
 
@@ -195,10 +216,17 @@ class TaskWithOptions(Generic[Returned, Payload, Value]):
         encoded = [self._encode_item(position, payload) for position, payload in enumerate(payloads)]
         if self._options.unique_key is not None and len(encoded) > 1:
             raise ConfigurationError(["unique_key: many jobs cannot share one; enqueue each with its own key"])
+        if self._options.raises_on_duplicate and len(encoded) > 1:
+            raise ConfigurationError(["on_duplicate='raise': of many jobs, some may be new: look at each handle's `created`"])
         return [self._new_job(payload) for payload in encoded]
 
     def _encode(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bytes:
-        return self._task.definition.payload.encode(args, kwargs, is_compared=self._options.unique_key is not None)
+        return self._task.definition.payload.encode(args, kwargs, is_compared=self._is_keyed)
+
+    @property
+    def _is_keyed(self) -> bool:
+        options = self._options
+        return any(each is not None for each in (options.unique_key, options.unique_by, self._task.definition.unique_by))
 
     def _encode_item(self, position: int, payload: Mapping[str, object]) -> bytes:
         if type(payload) is not dict and not isinstance(
@@ -267,6 +295,10 @@ class Task(TaskWithOptions[Returned, Payload, Value], Generic[Call, Returned, Pa
         run_at: datetime | None = None,
         expires_in: Duration | None = None,
         unique_key: str | None = None,
+        unique_by: Sequence[str] | None = None,
+        unique_for: Duration | None = None,
+        unique_until: UniqueUntil | None = None,
+        on_duplicate: OnDuplicate = "return",
         tags: Sequence[str] = (),
         headers: Mapping[str, str] | None = None,
         within: object = None,
@@ -280,7 +312,10 @@ class Task(TaskWithOptions[Returned, Payload, Value], Generic[Call, Returned, Pa
         ``key``: usually the tenant; jobs are listed and steered by it. ``headers``: at most 4 KiB of text by text, which the
         handler reads as ``job.headers``, and its own children inherit.
         ``unique_key``: one unfinished job of the task may have it; another enqueue gets that job's handle, its ``created``
-        false, or ``UniqueConflict`` if its payload is another. ``expires_in``: not started by then, it fails instead.
+        false, or ``UniqueConflict`` if its payload is another, or with ``on_duplicate="raise"`` in any case.
+        ``unique_by``: the parameters whose values are the key. ``unique_for``: a job holds its key for this time since its enqueue,
+        although it has completed; a failed or cancelled one frees it. ``unique_until="started"``: a job frees its key when a worker
+        first claims it. ``expires_in``: not started by then, it fails instead.
         ``within``: your own connection, in whose open transaction the job is written; it exists if and only if that
         commits. SQLAlchemy's sessions and Django's connections then wake a worker; else ``handle.notify()`` does.
         ``detached``: enqueued by a member of a workflow with ``job.enqueue``, it does not join that workflow.
@@ -296,6 +331,10 @@ class Task(TaskWithOptions[Returned, Payload, Value], Generic[Call, Returned, Pa
             run_at=run_at,
             expires_in=expires_in,
             unique_key=unique_key,
+            unique_by=unique_by,
+            unique_for=unique_for,
+            unique_until=unique_until,
+            on_duplicate=on_duplicate,
             tags=tags,
             headers=headers,
             within=within,
@@ -305,6 +344,14 @@ class Task(TaskWithOptions[Returned, Payload, Value], Generic[Call, Returned, Pa
             when=when,
         )
         return TaskWithOptions(self, options)
+
+
+def _accepted(handles: list[Handle[Any]], options: Options, task: str) -> list[Handle[Any]]:
+    """Return the handles. ``UniqueConflict`` if the caller wants no earlier job in place of a new one."""
+    earlier = [each for each in handles if not each.created] if options.raises_on_duplicate else []
+    if earlier:
+        raise UniqueConflict(f"task {task}: job {earlier[0].id} holds the unique key, and on_duplicate='raise'", earlier[0].id)
+    return handles
 
 
 def connections_of(task: Task[..., Any, ...]) -> Connections:

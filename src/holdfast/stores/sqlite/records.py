@@ -7,7 +7,17 @@ from uuid import UUID
 from msgspec import convert
 
 from holdfast._core.answers import BeatView, DueJob, OverdueJob
-from holdfast._core.encoding import failure_of, headers_in, inputs_of, instant, member_of, names_of, rescue_of, timing_of
+from holdfast._core.encoding import (
+    failure_of,
+    headers_in,
+    inputs_of,
+    instant,
+    member_of,
+    names_of,
+    rescue_of,
+    timing_of,
+    uniqueness_in,
+)
 from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, HeldFor, Json, Reason, RescueReason, State, Token
 from holdfast._core.policy import policy_of
 from holdfast._core.record import AttemptRecord, JobRecord, SettledAttempt
@@ -166,6 +176,7 @@ def record_of(state: str, row: Row) -> JobRecord:  # size: one line for each col
         headers=headers_in(extra),
         member=None if flow is None else member_of(UUID(bytes=flow), member),
         points=points,
+        uniqueness=uniqueness_in(extra),
     )
 
 

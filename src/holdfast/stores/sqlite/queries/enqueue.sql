@@ -50,11 +50,27 @@ BEGIN
             ) AS keyed
             LEFT JOIN holdfast_jobs AS holding
                 ON holding.task = keyed.task AND holding.unique_key = keyed.key
-                AND holding.state IN ('available', 'blocked', 'held', 'claimed', 'running')
+                AND -- include holds_key(holding, NEW.wall)
             WHERE holding.id IS NOT NULL OR keyed.first <> keyed.place
             ORDER BY place
         )
     ));
+
+    -- A job whose time is over loses its key to a new one.
+    UPDATE holdfast_jobs SET extra = json_set(extra, '$.unique.is_freed', json('true'))
+    WHERE NOT NEW.is_plain AND id IN (
+        SELECT keeping.id
+        FROM json_each(NEW.kinds) AS kind
+        JOIN holdfast_jobs AS keeping
+            ON keeping.task = json_extract(kind.value, '$.task') AND keeping.unique_key = json_extract(kind.value, '$.unique_key')
+            AND -- include keeps_key(keeping)
+        WHERE NOT (
+            -- include holds_key(keeping, NEW.wall)
+        )
+    ) AND (
+        SELECT json_extract(answer, '$.is_lost') + json_extract(answer, '$.is_refused') = 0
+        FROM holdfast_receipts WHERE call = NEW.call
+    );
 
     INSERT INTO holdfast_jobs (
         id, task, queue, key, priority, state, created_at, available_at, expires_at, claimable_until, unique_key, tags, extra, policy,

@@ -96,10 +96,14 @@ BEGIN
         started_at = iif(settle.is_end OR cancel_requested, coalesce(started_at, iif(settle.never_ran, NULL, claimed_at)), NULL),
         finished_at = iif(settle.is_end OR cancel_requested, NEW.wall, NULL),
         -- A job whose rescue hook is due is kept for at least HOOK_RETENTION.
-        delete_after = iif(settle.is_end OR cancel_requested, NEW.wall + iif(
+        -- A completed job is kept for as long as it holds its unique key.
+        delete_after = iif(settle.is_end OR cancel_requested, max(NEW.wall + iif(
             settle.requested_state <> 'completed' AND (settle.owes_hook OR hook_due_at IS NOT NULL),
             max(settle.retention, 604800000000), settle.retention
-        ), NULL),
+        ), iif(
+            unique_key IS NULL OR settle.requested_state <> 'completed', 0,
+            coalesce(created_at + CAST(round(json_extract(extra, '$.unique.seconds') * 1000000) AS INTEGER), 0)
+        )), NULL),
         rescue = iif(
             settle.rescued IS NULL, rescue,
             json_object(
