@@ -11,6 +11,7 @@ from holdfast.testing.contract import StoreContract
 from holdfast.testing.contracts.claiming import ClaimContract
 from holdfast.testing.contracts.enqueuing import EnqueueContract
 from holdfast.testing.contracts.fencing import FenceContract
+from holdfast.testing.contracts.key_periods import KeyPeriodContract
 from holdfast.testing.contracts.owning import LeaseContract
 from holdfast.testing.contracts.racing import RaceContract
 from holdfast.testing.contracts.rescuing import RescueContract
@@ -43,6 +44,7 @@ class TestMongo(
     ClaimContract,
     EnqueueContract,
     FenceContract,
+    KeyPeriodContract,
     LeaseContract,
     RaceContract,
     RescueContract,

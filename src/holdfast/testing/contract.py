@@ -20,6 +20,7 @@ from holdfast.testing.contracts.expiring import ExpiryContract
 from holdfast.testing.contracts.failing import ErrorContract
 from holdfast.testing.contracts.fencing import FenceContract
 from holdfast.testing.contracts.isolating import LastTryContract
+from holdfast.testing.contracts.key_periods import KeyPeriodContract
 from holdfast.testing.contracts.keys import KeyContract
 from holdfast.testing.contracts.limiting import LimitContract
 from holdfast.testing.contracts.lines import LineContract
@@ -61,6 +62,7 @@ from holdfast.testing.contracts.workflows import WorkflowContract
 class StoreContract(
     EnqueueContract,
     KeyContract,
+    KeyPeriodContract,
     ChildContract,
     ClaimContract,
     LineContract,

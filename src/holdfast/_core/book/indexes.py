@@ -8,7 +8,7 @@ from holdfast._core.book.line import Line
 from holdfast._core.book.rows import Waiting, range_of
 from holdfast._core.job import ACTIVE, FINISHED, State
 from holdfast._core.record import JobRecord, retention_of
-from holdfast._core.unique_keys import keeps_key
+from holdfast._core.unique_keys import keeps_key, key_kept_until
 
 Which = TypeVar("Which")
 
@@ -126,7 +126,8 @@ class BookIndexes:
 
 
 def _ended(row: JobRecord) -> Ended:
-    return retention_of(row), row.is_stub, row.member is None and row.hook_due_at is None
+    is_plain = row.member is None and row.hook_due_at is None and key_kept_until(row) is None
+    return retention_of(row), row.is_stub, is_plain
 
 
 def _is_timed(row: JobRecord) -> bool:

@@ -21,6 +21,8 @@ from holdfast._core.policy import RETENTION_FLOOR, Policy, policy_of
 from holdfast._core.record import JobRecord, begun, needs_isolation, retention_of
 from holdfast._core.requests import BeatNote, NewLease
 from holdfast._core.text import json_text, storable_text
+from holdfast._core.unique_keys import keeps_key, key_kept_until
+from holdfast._core.uniqueness import UNTIL_FINISHED, Uniqueness
 
 Document = dict[str, Any]
 
@@ -74,7 +76,7 @@ def lines_between(task: str, *, is_isolated: bool) -> tuple[str, str]:
 
 
 def lock_of(task: str, unique_key: str) -> str:
-    """Return what only one unfinished job may have."""
+    """Return what only one job may have: the one to ask about its unique key."""
     return json_text([task, storable_text(unique_key)])
 
 
@@ -123,6 +125,7 @@ def job_document(row: JobRecord, marks: Marks | None, place: int | None) -> Docu
         "flow": None if member is None else member.flow,
         "member": None if member is None else json_text(member),
         "points": row.points,
+        "uniqueness": None if row.uniqueness == UNTIL_FINISHED else json_text(row.uniqueness),
         "place": place,
         "said": None if marks is None else marks.reported or None,
         **_presence(row),
@@ -142,7 +145,8 @@ def _presence(row: JobRecord) -> Document:
         "active": row.lease if is_active else None,
         "marked": row.lease if is_active and row.cancel_requested else None,
         "timed": row.lease if is_active and has_limit else None,
-        "lock": None if row.unique_key is None or state in FINISHED else lock_of(row.task, row.unique_key),
+        "lock": lock_of(row.task, row.unique_key or "") if keeps_key(row) else None,
+        "locked_until": _date(key_kept_until(row)),
         "expiring": _date(row.expires_at) if is_waiting and row.attempt == 0 else None,
         "owed": row.task if is_owed else None,
         "open_flow": row.id if is_root and state not in FINISHED else None,
@@ -205,8 +209,13 @@ def record_of(found: Mapping[str, Any], started: int = 0) -> JobRecord:  # size:
         headers=tuple(sorted(msgspec.json.decode(get("headers", "{}")).items())),
         member=None if member is None else msgspec.json.decode(member, type=Member),
         points=get("points"),
+        uniqueness=_uniqueness(get("uniqueness")),
     )
     return begun(row) if row.state is State.CLAIMED and row.token.number <= started else row
+
+
+def _uniqueness(text: str | None) -> Uniqueness:
+    return UNTIL_FINISHED if text is None else msgspec.json.decode(text, type=Uniqueness)
 
 
 def marks_of(found: Mapping[str, Any]) -> Marks | None:

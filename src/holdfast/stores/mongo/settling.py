@@ -16,7 +16,7 @@ from holdfast.stores.mongo.names import Names
 MOST = 128
 """The jobs of one statement: the time to look up a job in a list of ids grows with the square of its length."""
 
-_GONE = ("lease", "active", "fence", "alone", "marked", "timed", "lock", "reason", "error", "error_key", "hook_due_at")
+_GONE = ("lease", "active", "fence", "alone", "marked", "timed", "reason", "error", "error_key", "hook_due_at")
 
 
 def is_plain(moved: Transition) -> bool:
@@ -62,7 +62,9 @@ def _statements(now: Any, plain: Sequence[Transition]) -> Iterable[Document]:
                 "failures": failures,
                 "crashes": crashes,
                 "finished_at": now,
-                "prune_at": {"$add": [now, int(retention * 1000)]},
+                # a completed job is kept for as long as it holds its unique key
+                "prune_at": {"$max": [{"$add": [now, int(retention * 1000)]}, "$locked_until"]},
+                "lock": {"$cond": [{"$gt": ["$locked_until", now]}, "$lock", "$$REMOVE"]},
                 **_result(some, place),
             }
             yield {"q": which, "u": [{"$set": fields}, {"$unset": [*_GONE]}], "multi": True}

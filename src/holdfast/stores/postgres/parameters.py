@@ -50,12 +50,14 @@ class LongPayload(Struct, omit_defaults=True):
 
 
 class KeyRequest(Struct):
-    """A unique key, and the first job of the call that has it."""
+    """A unique key, the first job of the call that has it, and the terms of that job."""
 
     task: str
     key: str
     job: UUID
     digest: str
+    period: float | None = None
+    starts: bool = False
 
 
 class Enqueue(Struct, omit_defaults=True):
@@ -144,11 +146,15 @@ def enqueue(
     asked = Enqueue(call, list(kinds.values()), payloads, is_durable, flow=flow)
     if not keyed and under is None and not is_known:
         return "enqueue_plain", json_text(asked)
-    asked.keys = [KeyRequest(*key, job.id, digest(job)) for key, job in sorted(firsts.items())]
+    asked.keys = [_key_request(*key, job) for key, job in sorted(firsts.items())]
     asked.is_refused = any(job.payload != firsts[key_of(job)].payload for job in keyed)
     if under is not None:
         asked.parent, asked.parent_claim, asked.parent_number = under[0], under[1].claim, under[1].number
     return "enqueue", json_text(asked)
+
+
+def _key_request(task: str, key: str, job: NewJob) -> KeyRequest:
+    return KeyRequest(task, key, job.id, digest(job), job.uniqueness.seconds, job.uniqueness.until_started)
 
 
 def is_single(jobs: Sequence[NewJob]) -> bool:
@@ -159,7 +165,7 @@ def is_single(jobs: Sequence[NewJob]) -> bool:
 def enqueue_one(call: UUID, job: NewJob) -> tuple[Any, ...]:
     """Return the parameters of ``enqueue_one.sql``."""
     where, when = (job.task, job.queue, storable_text(job.key), job.priority), (job.run_at, job.delay, job.expires_in)
-    few = json_text(job.tags) if job.tags else None, extra_text(job.headers)
+    few = json_text(job.tags) if job.tags else None, extra_text(job.headers, job.uniqueness)
     return (call, job.id, *where, *when, *few, json_text(job.policy), job.payload)
 
 
@@ -359,7 +365,7 @@ def _enqueuing(job: NewJob) -> EnqueueKind:
         payloads=[],
         run_at=job.run_at,
         tags=json_text(job.tags) if job.tags else None,
-        extra=extra_text(job.headers),
+        extra=extra_text(job.headers, job.uniqueness),
         expires_in=job.expires_in,
         unique_key=storable_text(job.unique_key),
     )

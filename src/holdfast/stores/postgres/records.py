@@ -5,7 +5,17 @@ from typing import Any
 from msgspec import json
 
 from holdfast._core.answers import BeatView, LeaseView, OverdueJob, QueueView
-from holdfast._core.encoding import end_of, failure_of, headers_in, member_of, names_of, process_of, rescue_of, timing_of
+from holdfast._core.encoding import (
+    end_of,
+    failure_of,
+    headers_in,
+    member_of,
+    names_of,
+    process_of,
+    rescue_of,
+    timing_of,
+    uniqueness_in,
+)
 from holdfast._core.error_groups import ErrorGroup, group_of
 from holdfast._core.job import ActiveJob, AttemptOutcome, HeldFor, Reason, RescueReason, State, Token
 from holdfast._core.origin import Origin
@@ -59,6 +69,7 @@ def record_of(row: Row, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord: 
         held_for=None if row["held_for"] is None else HeldFor(row["held_for"]),
         tags=names_of(row["tags"]),
         headers=headers_in(row["extra"]),
+        uniqueness=uniqueness_in(row["extra"]),
         member=None if row["flow"] is None else member_of(row["flow"], row["member"]),
         points=row["points"],
         attempts=attempts,

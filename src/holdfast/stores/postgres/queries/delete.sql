@@ -9,7 +9,7 @@ WITH waiting AS (
 ),
 
 over AS (
-    DELETE FROM holdfast.finished WHERE id = ANY(:ids::uuid[]) AND NOT :only_waiting::boolean AND flow IS NULL RETURNING id
+    DELETE FROM holdfast.finished WHERE id = ANY(:ids::uuid[]) AND NOT :only_waiting::boolean AND flow IS NULL RETURNING id, unique_key
 ),
 
 gone AS MATERIALIZED (
@@ -35,7 +35,11 @@ signals AS (
 ),
 
 freed AS (
-    DELETE FROM holdfast.unique_keys WHERE job = ANY(ARRAY(SELECT id FROM waiting WHERE unique_key IS NOT NULL))
+    DELETE FROM holdfast.unique_keys WHERE job = ANY(ARRAY(
+        SELECT id FROM waiting WHERE unique_key IS NOT NULL
+        UNION ALL
+        SELECT id FROM over WHERE unique_key IS NOT NULL
+    ))
 )
 
 SELECT seen.id, seen.state, seen.left_as, seen.flow

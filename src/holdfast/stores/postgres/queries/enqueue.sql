@@ -3,7 +3,8 @@
 -- :call, one parameter as in enqueue_plain.sql; with a flow, its jobs are members of that workflow, all of them or none is inserted. Its keys are the distinct unique keys of the call, each with the first job that has
 -- it. The job that has a key is computed, never found out by a raised constraint: that would abort the caller's transaction. A key
 -- whose job this statement's snapshot shows is only read. A key that it does not show is inserted, or answered by the job that got it
--- since: see take_keys in the schema. Neither locks that job's row, so no open transaction of a caller keeps the job from finishing.
+-- since: see take_keys in the schema. Neither locks that job's row, so no open transaction of a caller keeps the job from finishing. A key
+-- that is held on other terms than until its job finishes is always asked for there.
 -- Nothing that may be large is joined, because plans are made once, often while all tables are empty.
 -- Lock order: the parent, unique keys in their order.
 WITH asked AS MATERIALIZED (
@@ -33,12 +34,17 @@ parent AS MATERIALIZED (
 ),
 
 wanted AS MATERIALIZED (
-    SELECT wanted.task, wanted.key, wanted.job, decode(wanted.digest, 'hex') AS digest, held.job AS holder, held.digest AS held
+    SELECT wanted.task, wanted.key, wanted.job, decode(wanted.digest, 'hex') AS digest, wanted.period,
+    coalesce(wanted.starts, false) AS starts, held.job AS holder, held.digest AS held
     FROM asked
-    CROSS JOIN json_to_recordset(asked.keys) AS wanted (task text, key text, job uuid, digest text)
+    CROSS JOIN json_to_recordset(asked.keys) AS wanted (
+        task text, key text, job uuid, digest text, period double precision, starts boolean
+    )
     LEFT JOIN LATERAL (
         SELECT keys.job,
-        keys.digest FROM holdfast.unique_keys AS keys WHERE keys.task = wanted.task AND keys.key = wanted.key LIMIT 1
+        keys.digest FROM holdfast.unique_keys AS keys
+        WHERE keys.task = wanted.task AND keys.key = wanted.key AND keys.until IS NULL AND NOT keys.until_started
+        LIMIT 1
     ) AS held ON true
 ),
 
@@ -93,12 +99,16 @@ won AS MATERIALIZED (
             array_agg(wanted.task ORDER BY wanted.task, wanted.key) AS tasks,
             array_agg(wanted.key ORDER BY wanted.task, wanted.key) AS keys,
             array_agg(wanted.job ORDER BY wanted.task, wanted.key) AS jobs,
-            array_agg(wanted.digest ORDER BY wanted.task, wanted.key) AS digests
+            array_agg(wanted.digest ORDER BY wanted.task, wanted.key) AS digests,
+            array_agg(wanted.period ORDER BY wanted.task, wanted.key) AS periods,
+            array_agg(wanted.starts ORDER BY wanted.task, wanted.key) AS starts
         FROM verdict CROSS JOIN wanted
         WHERE wanted.holder IS NULL AND NOT (verdict.is_copy OR verdict.is_lost OR verdict.is_refused)
             AND NOT EXISTS (SELECT FROM known)
     ) AS free
-    CROSS JOIN LATERAL holdfast.take_keys(free.tasks, free.keys, free.jobs, free.digests) AS taken
+    CROSS JOIN LATERAL holdfast.take_keys(
+        free.tasks, free.keys, free.jobs, free.digests, free.periods, free.starts
+    ) AS taken
     CROSS JOIN LATERAL unnest(free.tasks, free.keys, taken.holders, taken.digests) AS won (task, key, job, digest)
 ),
 

@@ -119,6 +119,18 @@ past_actions AS MATERIALIZED (
     LIMIT :limit
     FOR UPDATE SKIP LOCKED
 ),
+past_keys AS MATERIALIZED (
+    SELECT ctid AS place FROM holdfast.unique_keys AS keys
+    WHERE keys.until <= (SELECT now FROM clock)
+        AND NOT EXISTS (SELECT FROM holdfast.pending AS waiting WHERE waiting.id = keys.job)
+        AND NOT EXISTS (SELECT FROM holdfast.active AS running WHERE running.id = keys.job)
+    ORDER BY keys.until
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+),
+freed AS (
+    DELETE FROM holdfast.unique_keys WHERE ctid = ANY (ARRAY(SELECT place FROM past_keys))
+),
 jobs AS (
     DELETE FROM holdfast.finished_other WHERE ctid = ANY (ARRAY(SELECT place FROM gone)) RETURNING id
 ),

@@ -1,6 +1,7 @@
 -- Make finished, held and scheduled jobs due at once with fresh budgets; attempts and claim numbers continue.
 -- Return each known job with its state (NULL: it moved since, ask again) and, if it stays finished for its key, the job that has the key.
--- Of several finished jobs with one key, the first one in the call takes the key again, unless an unfinished job has it.
+-- Of several finished jobs with one key, the first one in the call takes the key again, unless another job holds it. A job whose
+-- key a claim has freed does not ask for it.
 -- :ids of jobs; :is_fresh, whether they lose their checkpoint and their steps; :flows, the workflows that this transaction has locked.
 -- Finished members of workflows, and those of other workflows, are left as they are, and returned with their workflow.
 -- Lock order: jobs by id, unique keys in their order, steps.
@@ -9,7 +10,9 @@ WITH clock AS MATERIALIZED (
 ),
 
 over AS MATERIALIZED (
-    SELECT *, array_position(:ids::uuid[], id) AS place
+    SELECT
+        *, array_position(:ids::uuid[], id) AS place,
+        unique_key IS NOT NULL AND NOT (claim_number > 0 AND extra::json #>> '{unique,until_started}' IS NOT NULL) AS is_asking
     FROM holdfast.finished
     WHERE id = ANY(:ids::uuid[]) AND NOT is_stub AND flow IS NULL
     ORDER BY id
@@ -17,18 +20,27 @@ over AS MATERIALIZED (
 ),
 
 won AS (
-    INSERT INTO holdfast.unique_keys AS keys (task, key, job, digest)
+    INSERT INTO holdfast.unique_keys AS keys (task, key, job, digest, until, until_started)
     SELECT DISTINCT ON (task, unique_key)
-        task, unique_key, id, sha256(coalesce(payload, (SELECT payloads.payload FROM holdfast.payloads AS payloads WHERE job = id), ''))
+        task, unique_key, id,
+        sha256(coalesce(payload, (SELECT payloads.payload FROM holdfast.payloads AS payloads WHERE job = id), '')),
+        created_at + (extra::json #>> '{unique,seconds}')::double precision * interval '1 second',
+        extra::json #>> '{unique,until_started}' IS NOT NULL
     FROM over
-    WHERE unique_key IS NOT NULL
+    WHERE is_asking
     ORDER BY task, unique_key, place
-    ON CONFLICT (task, key) DO UPDATE SET job = keys.job
+    ON CONFLICT (task, key) DO UPDATE SET (job, digest, until, until_started) = (
+        SELECT taken.job, taken.digest, taken.until, taken.until_started
+        FROM (VALUES (true, keys.job, keys.digest, keys.until, keys.until_started), (
+            false, excluded.job, excluded.digest, excluded.until, excluded.until_started
+        )) AS taken (is_held, job, digest, until, until_started)
+        WHERE taken.is_held = holdfast.holds_key(keys.job, keys.until, keys.until_started)
+    )
     RETURNING keys.task, keys.key, keys.job
 ),
 
 back AS MATERIALIZED (
-    SELECT * FROM over WHERE unique_key IS NULL OR id IN (SELECT job FROM won)
+    SELECT * FROM over WHERE NOT is_asking OR id IN (SELECT job FROM won)
 ),
 
 removed AS (
@@ -96,6 +108,6 @@ FROM (
     SELECT id, CASE WHEN is_stub THEN state END, CASE WHEN NOT is_stub THEN flow END FROM holdfast.finished WHERE id = ANY(:ids::uuid[])
 ) AS seen
 LEFT JOIN over ON over.id = seen.id
-LEFT JOIN won ON won.task = over.task AND won.key = over.unique_key
+LEFT JOIN won ON over.is_asking AND won.task = over.task AND won.key = over.unique_key
 LEFT JOIN back ON back.id = seen.id
 LEFT JOIN fresh ON fresh.id = seen.id;

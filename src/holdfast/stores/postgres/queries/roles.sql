@@ -2,13 +2,13 @@
 -- makes later, such as partitions, are granted with it.
 GRANT USAGE ON SCHEMA holdfast TO holdfast_enqueue, holdfast_work, holdfast_read;
 
--- Enough for enqueue.sql and the check of the schema at each connection. No payload can be read. One column of active may be written,
--- because locking a parent's row needs that right.
+-- Enough for enqueue.sql and the check of the schema at each connection. No payload can be read. One column of active and of pending may be
+-- written, because locking a row needs that right. A unique key whose time is over is deleted by the job that takes it.
 GRANT SELECT ON holdfast.versions TO holdfast_enqueue;
 GRANT SELECT (queue, priority) ON holdfast.queues TO holdfast_enqueue;
 GRANT SELECT, INSERT ON holdfast.receipts TO holdfast_enqueue;
-GRANT SELECT, INSERT ON holdfast.unique_keys TO holdfast_enqueue;
-GRANT SELECT (id, task, unique_key, flow), INSERT ON holdfast.pending TO holdfast_enqueue;
+GRANT SELECT, INSERT, DELETE ON holdfast.unique_keys TO holdfast_enqueue;
+GRANT SELECT (id, task, unique_key, flow, claim_number), INSERT, UPDATE (message) ON holdfast.pending TO holdfast_enqueue;
 GRANT SELECT (id, claim_id, claim_number, task, unique_key), UPDATE (message) ON holdfast.active TO holdfast_enqueue;
 GRANT SELECT (id) ON holdfast.finished TO holdfast_enqueue;
 GRANT INSERT ON holdfast.payloads TO holdfast_enqueue;

@@ -137,10 +137,15 @@ ended AS MATERIALIZED (
         END AS delete_day
     FROM (
         SELECT
-            settled.*, CASE -- a job whose hook is due stays for HOOK_RETENTION at least
+            settled.*, greatest(CASE -- a job whose hook is due stays for HOOK_RETENTION at least
                 WHEN owed_from IS NULL THEN (:retentions::double precision[])[least(place, cardinality(:retentions::double precision[]))]
                 ELSE greatest((:retentions::double precision[])[least(place, cardinality(:retentions::double precision[]))], 604800)
-            END AS life
+            END, CASE -- a completed job is kept for as long as it holds its unique key
+                WHEN unique_key IS NOT NULL AND requested_state = 'completed' THEN (
+                    SELECT extract(epoch FROM keys.until - (SELECT now FROM clock)) FROM holdfast.unique_keys AS keys
+                    WHERE keys.job = settled.id
+                )
+            END) AS life
         FROM settled
         WHERE is_end
     ) AS over
@@ -211,7 +216,10 @@ aged AS (
 ),
 
 freed AS (
-    DELETE FROM holdfast.unique_keys WHERE job = ANY(ARRAY(SELECT id FROM ended WHERE unique_key IS NOT NULL))
+    DELETE FROM holdfast.unique_keys
+    WHERE job = ANY(ARRAY(SELECT id FROM ended WHERE unique_key IS NOT NULL)) AND (
+        until IS NULL OR until <= (SELECT now FROM clock) OR job <> ALL(ARRAY(SELECT id FROM ended WHERE final_state = 'completed'))
+    )
 ),
 
 -- Those that another session has locked are deleted with the job.

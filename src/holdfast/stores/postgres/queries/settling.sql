@@ -20,9 +20,14 @@ gone AS (
     ))
     RETURNING
         job.id, job.unique_key, least(width_bucket(job.claim_number, :numbers::bigint[]), cardinality(:results::bytea[])) AS place,
-        (:retentions::double precision[])[
+        greatest((:retentions::double precision[])[
             least(width_bucket(job.claim_number, :numbers::bigint[]), cardinality(:retentions::double precision[]))
-        ] AS life,
+        ], CASE
+            -- A completed job is kept for as long as it holds its unique key.
+            WHEN job.unique_key IS NOT NULL THEN (
+                SELECT extract(epoch FROM keys.until - (SELECT now FROM clock)) FROM holdfast.unique_keys AS keys WHERE keys.job = job.id
+            )
+        END) AS life,
         job.claim_id, job.claim_number, job.worker, job.task, job.queue, job.key, job.priority, job.cancel_requested,
         -- A claimed job that settles as run has started with the others of its lease, when it was claimed.
         job.attempt + (job.state = 'claimed')::integer AS attempt, job.failures,
@@ -53,5 +58,6 @@ finished AS (
 ),
 
 freed AS (
-    DELETE FROM holdfast.unique_keys WHERE job = ANY(ARRAY(SELECT id FROM gone WHERE unique_key IS NOT NULL))
+    DELETE FROM holdfast.unique_keys
+    WHERE job = ANY(ARRAY(SELECT id FROM gone WHERE unique_key IS NOT NULL)) AND (until IS NULL OR until <= (SELECT now FROM clock))
 ),

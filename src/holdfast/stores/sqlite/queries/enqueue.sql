@@ -64,9 +64,9 @@ BEGIN
         JOIN holdfast_jobs AS keeping
             ON keeping.task = json_extract(kind.value, '$.task') AND keeping.unique_key = json_extract(kind.value, '$.unique_key')
             AND -- include keeps_key(keeping)
-        WHERE NOT (
+        WHERE (
             -- include holds_key(keeping, NEW.wall)
-        )
+        ) IS NOT TRUE
     ) AND (
         SELECT json_extract(answer, '$.is_lost') + json_extract(answer, '$.is_refused') = 0
         FROM holdfast_receipts WHERE call = NEW.call
