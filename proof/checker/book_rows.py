@@ -6,6 +6,7 @@ from holdfast._core.apart import is_apart
 from holdfast._core.book.rows import Lease
 from holdfast._core.payload import decode_json
 from holdfast._core.record import JobRecord
+from holdfast._core.unique_keys import key_kept_until
 from proof.checker.history import JobRow, LeaseRow, label, token_in
 
 
@@ -25,6 +26,8 @@ def job_row(row: JobRecord, now: datetime, *, is_known: bool = True, hooks_commi
         reason=row.reason,
         queue=row.queue,
         key="" if row.unique_key is None else f"{row.task}/{row.unique_key}",
+        key_terms=row.uniqueness,
+        key_kept=None if (until := key_kept_until(row)) is None else (until - now).total_seconds(),
         is_known=is_known,
         due_in=(row.available_at - now).total_seconds(),
         expires_in=None if row.expires_at is None else (row.expires_at - now).total_seconds(),

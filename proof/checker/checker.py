@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from uuid import UUID
 
+from msgspec import structs
+
 from holdfast._core.job import PLACE_OF, Place, RescueReason, State, Token
 from holdfast._core.lifecycle import Precondition
 from proof.checker.claims import Claims
@@ -117,6 +119,7 @@ class Checker:
                 is_beside = (
                     event.by is not None and event.by.verb in ("prune", "owed_hooks", "hook") and after.state is before.state
                 )
+                is_beside = is_beside or _has_lost_key(before, after)
                 is_allowed = is_beside or (track.is_reopening and after.state is State.AVAILABLE) or _is_steered(event, before)
                 self._expect("S4", is_allowed, job, "it was {} and became {} without an operator", before.state, after.state)
             case _:  # the job has no owner
@@ -373,3 +376,11 @@ class Checker:
             return before.state is State.RUNNING and self._context.has_forgotten
         charge = lease.row.culprits.get(job)
         return charge is RescueReason.UNRESPONSIVE or (charge is None and not lease.row.is_free)
+
+
+def _has_lost_key(before: JobRow, after: JobRow) -> bool:
+    """Return whether all that has changed is that another job has taken its unique key."""
+    as_before = structs.replace(
+        after, key_terms=before.key_terms, key_kept=before.key_kept, due_in=before.due_in, expires_in=before.expires_in
+    )
+    return after.key_terms.is_freed and as_before == before

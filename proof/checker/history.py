@@ -21,6 +21,7 @@ from holdfast._core.member import Member
 from holdfast._core.policy import Policy
 from holdfast._core.schedule import Overlap
 from holdfast._core.ticks import When
+from holdfast._core.uniqueness import UNTIL_FINISHED, Uniqueness
 from proof.checker.flow_rows import FlowRow, SignalRow, StepRow
 from proof.checker.lane_rows import ClaimRow, LimitRow, QueueRow
 
@@ -46,8 +47,9 @@ class Phase(StrEnum):
 class JobRow(Struct, frozen=True):
     """A job's row, as far as the properties need it. ``witness`` is the token its last report carried as text.
 
-    ``key``: its unique key, the task's name before it; ``lane``: the key by which claims take turns. ``is_known``: some worker has its
-    task's code. ``due_in``, ``expires_in``: seconds by the store's clock in the write that made the row, negative when they have passed.
+    ``key``: its unique key, the task's name before it; ``key_terms``: for how long it holds it; ``key_kept``: the seconds for which a
+    completed one still holds it. ``lane``: the key by which claims take turns. ``is_known``: some worker has its task's code.
+    ``due_in``, ``expires_in`` and ``key_kept`` are by the store's clock in the write that made the row, negative when they have passed.
     ``is_owed``: a hook; ``hooks_committed``: how often one has committed. ``available_at``: by the store's clock, only to be compared.
     ``member``: what it is in its workflow. ``awaits``: the name of the signal that it waits for.
     """
@@ -65,6 +67,8 @@ class JobRow(Struct, frozen=True):
     reason: Reason | None = None
     queue: str = "default"
     key: str = ""
+    key_terms: Uniqueness = UNTIL_FINISHED
+    key_kept: float | None = None
     is_known: bool = True
     due_in: float = 0.0
     expires_in: float | None = None

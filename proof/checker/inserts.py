@@ -41,7 +41,7 @@ class Inserts:
     def __init__(self, context: CheckContext) -> None:
         self._context, self._expect = context, context.expect
         self._jobs: defaultdict[UUID, _Known] = defaultdict(_Known)
-        self._holders: defaultdict[str, set[UUID]] = defaultdict(set)
+        self._holders: defaultdict[str, dict[UUID, float | None]] = defaultdict(dict)
         self._calls: defaultdict[UUID, set[UUID]] = defaultdict(set)
         self._write: _Write | None = None
 
@@ -159,15 +159,38 @@ class Inserts:
         key = row.key if row is not None else known.row.key if known.row is not None else ""
         if not key:
             return
-        holders = self._holders[key]
-        if row is not None and not row.is_finished:
-            holders.add(job)
-            known.had_key, known.freed_at = True, None
-            others = holders - {job}
-            self._expect("S11", not others or is_forgetting, job, "the job has the key {} of {}", key, next(iter(others), None))
-        elif job in holders:
-            holders.remove(job)
-            known.freed_at = self._context.now
+        holders, now, slack = self._holders[key], self._context.now, self._slack
+        is_held, until = _hold(row, now)
+        if row is not None and known.row is not None and row.key_terms.is_freed and not known.row.key_terms.is_freed:
+            left = holders.get(job, now)
+            self._expect(
+                "S11", left is not None and left <= now + slack, job, "the job lost the key {} before its time was over", key
+            )
+        if not is_held:
+            if job in holders:
+                until = holders.pop(job)
+                known.freed_at = now if until is None else min(now, until + slack)
+            return
+        holders[job] = until
+        known.had_key, known.freed_at = True, None if until is None else until + slack
+        others = [each for each, end in holders.items() if each != job and (end is None or end > now + slack)]
+        self._expect("S11", not others or is_forgetting, job, "the job has the key {} of {}", key, next(iter(others), None))
+
+    @property
+    def _slack(self) -> float:
+        """The seconds by which the store's clock may have judged the end of a period differently."""
+        rules = self._context.rules
+        return rules.step + (0.0 if rules.has_lease_clock else 2 * TOLERATED) + 0.01
+
+
+def _hold(row: JobRow | None, now: float) -> tuple[bool, float | None]:
+    """Return whether a job holds its key, and until when; ``None``: until it is finished or claimed."""
+    if row is None or row.key_terms.is_freed:
+        return False, None
+    if not row.is_finished and not (row.key_terms.until_started and row.token.number > 0):
+        return True, None
+    is_kept = row.key_kept is not None and row.key_kept > 0 and row.state not in (State.FAILED, State.CANCELLED)
+    return (True, now + row.key_kept * RATE) if is_kept and row.key_kept is not None else (False, None)
 
 
 def _may_add(parent: JobRow, by: By, token: Token) -> bool:

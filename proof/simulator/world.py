@@ -35,6 +35,7 @@ from proof.simulator.faults import faulty
 from proof.simulator.flow_calls import attempt
 from proof.simulator.flows import WorldFlows
 from proof.simulator.hosts import Machine, SimChance, SimClock, SimHost, SimStoreClock
+from proof.simulator.key_terms import with_terms
 from proof.simulator.laned import WorldLanes
 from proof.simulator.loop import Process, VirtualLoop
 from proof.simulator.plans import Plan
@@ -310,8 +311,7 @@ class World:
         numbers, plan = self.loop.stream(f"job {client}.{job}"), self.plan
         drawn, ttl = numbers.choice(plan.tasks), plan.settings.timing.ttl
         name = (self._births or {}).get((client, job)) or drawn
-        old = self.known(ttl, is_new=False)
-        is_old = plan.has_releases and client == 1 and name in old
+        is_old = plan.has_releases and client == 1 and name in (old := self.known(ttl, is_new=False))
         task = (old if is_old else self.known(ttl))[name]
         self.decisions.append(Birth(client, job, task.name, self.now()))
         new = NewJob(
@@ -325,7 +325,7 @@ class World:
             expires_in=numbers.random() * 1.5 * ttl if plan.expires and numbers.random() < 0.4 else None,
             unique_key=f"key {numbers.randrange(plan.keys)}" if plan.keys and numbers.random() < 0.6 else None,
         )
-        return self.lanes.placed(new, f"{client}.{job}")
+        return self.lanes.placed(with_terms(new, plan), f"{client}.{job}")
 
     async def _operate(self, client: Client, operations: Sequence[Operation]) -> None:
         for operation in operations:

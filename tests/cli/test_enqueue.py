@@ -168,3 +168,11 @@ def test_waiting_ends_after_its_time() -> None:
 def test_a_word_after_wait_is_not_taken_for_a_time() -> None:
     done = run("enqueue", "shop", "--wait", "count", '{"to": 5}')
     assert (done.exit_code, "write --wait=60s, or --wait as the last word" in done.stderr) == (2, True)
+
+
+def test_a_key_that_is_held_for_a_period_prints_the_job_that_has_completed(folder: Path) -> None:
+    words = ("enqueue", "shop", "analyze", PAYLOAD, "--unique-key", "night", "--unique-for", "20h")
+    first = run(*words).stdout
+    importlib.import_module("shop").app.run_due()
+    assert run(*words).stdout == first
+    assert answer("jobs", "show", first.strip(), "--app", "shop")["unique_for"] == 72000.0

@@ -34,7 +34,8 @@ RECORD = JobRecord(
 NAMES = (
     "id task queue priority state reason error payload result attempt failures crashes rescued max_attempts max_crashes created_at "
     "available_at expires_at claimed_at started_at finished_at worker stage fraction message last_progress_at checkpoint "
-    "attempts tags key unique_key headers workflow awaits held_for error_key rescued_at rescued_from rescued_fraction points"
+    "attempts tags key unique_key headers workflow awaits held_for error_key rescued_at rescued_from rescued_fraction points "
+    "unique_for unique_until"
 )
 
 

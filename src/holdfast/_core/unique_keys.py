@@ -1,13 +1,13 @@
 """Which job has a unique key, and for how long."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
 
 import msgspec
 
-from holdfast._core.job import FINISHED, State
-from holdfast._core.payload import PayloadType
+from holdfast._core.job import FINISHED, Json, State
+from holdfast._core.payload import decode_json
 from holdfast._core.record import JobRecord
 
 LONGEST_KEY = 200
@@ -42,16 +42,16 @@ def asks_again(row: JobRecord) -> bool:
     return row.unique_key is not None and not (row.uniqueness.until_started and row.token.number > 0)
 
 
-def unique_key_in(payload: bytes, kind: PayloadType, fields: Sequence[str]) -> str:
+def unique_key_in(payload: bytes, fields: Sequence[str], defaults: Mapping[str, Json]) -> str:
     """Return the unique key that these parameters of a payload make; one that was not given counts with its default.
 
     A long one is replaced by its SHA-256.
 
-    >>> def send(order: int, urgent: bool = False) -> None: ...
-    >>> unique_key_in(b'{"order":7}', PayloadType.of(send, skip=0), ["order", "urgent"])
+    >>> unique_key_in(b'{"order":7}', ["order", "urgent"], {"urgent": False})
     '{"order":7,"urgent":false}'
     """
-    given = kind.known.decode(payload)
-    text = msgspec.json.encode({name: getattr(given, name) for name in sorted(fields)}, order="sorted").decode()
+    given = decode_json(payload)
+    values = {name: given.get(name, defaults.get(name)) for name in sorted(fields)}
+    text = msgspec.json.encode(values, order="sorted").decode()
     is_plain = len(text) <= LONGEST_KEY and text.isprintable()
     return text if is_plain else f"sha256:{sha256(text.encode()).hexdigest()}"

@@ -202,6 +202,7 @@ class Book(BookClaims, BookOperations, BookScheduling, BookPrefetching, BookStep
                 raise HoldfastError("enqueue: a job of that id exists already; each job needs its own id")
             for row in news:
                 self._take_key(row)
+            for row in news:
                 self._put(self._in_its_queue(row))
         return answer
 

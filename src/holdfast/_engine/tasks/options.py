@@ -48,7 +48,7 @@ class Options(Struct, frozen=True, kw_only=True):
     after: After | None = None
 
     @classmethod
-    def of(
+    def of(  # size: two lines for each option
         cls,
         *,
         queue: str | None = None,

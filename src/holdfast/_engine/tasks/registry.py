@@ -4,6 +4,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -11,9 +12,10 @@ from msgspec import Struct, structs
 
 from holdfast._core.declared import Declared, DeclaredLimit, DeclaredQueue
 from holdfast._core.durations import Duration, seconds
+from holdfast._core.job import Json
 from holdfast._core.limits import Limit, Scope, ScopeKind
 from holdfast._core.outcome import ANSWERS
-from holdfast._core.payload import PayloadType, annotations_of, key_in, reader_of
+from holdfast._core.payload import PayloadType, annotations_of, decode_json, encode_payload, key_in, reader_of
 from holdfast._core.policy import Backoff, ChangePolicy, CrashPolicy, Policy
 from holdfast._core.schedule import DeclaredSchedule
 from holdfast._core.secret_fields import secret_fields
@@ -107,7 +109,7 @@ class TaskDefinition(Struct, frozen=True, kw_only=True):
             return None
         if unknown := sorted({*fields} - self.payload.fields):
             raise ConfigurationError([f"task {self.name}: unique_by: it has no parameter {name!r}" for name in unknown])
-        return unique_key_in(payload, self.payload, fields)
+        return unique_key_in(payload, fields, defaults_of(self.function))
 
     def is_final(self, error: BaseException) -> bool:
         """Return whether retrying after this exception is pointless, by ``fail_for`` and ``retry_for``."""
@@ -190,6 +192,15 @@ class Registry:
     def policies(self, kind: RunnerKind | None = None) -> dict[str, Policy]:
         """Return the policies that a claim, for handlers of one kind or all, writes on the rows it takes."""
         return {name: task.policy for name, task in self._tasks.items() if kind in (None, task.kind)}
+
+
+@cache
+def defaults_of(function: Callable[..., Any]) -> dict[str, Json]:
+    """Return the defaults of a handler's parameters, as a payload would have them."""
+    parameters = inspect.signature(function).parameters.values()
+    defaults = {each.name: each.default for each in parameters if each.default is not inspect.Parameter.empty}
+    values: dict[str, Json] = decode_json(encode_payload(function.__name__, defaults))
+    return values
 
 
 def define(  # size: one line for each option

@@ -285,7 +285,7 @@ class Task(TaskWithOptions[Returned, Payload, Value], Generic[Call, Returned, Pa
             id_of(id), self.definition.queue, connections_of(self).client, created=False, read=self.definition.read_result
         )
 
-    def options(
+    def options(  # size: two lines for each option
         self,
         *,
         queue: str | None = None,
