@@ -17,6 +17,7 @@ from holdfast._core.limits import Scope, ScopeKind
 from holdfast._core.member import Input, Member
 from holdfast._core.policy import Policy
 from holdfast._core.record import JobRecord, new_record
+from holdfast._core.uniqueness import Uniqueness
 
 NOW = datetime(2026, 11, 27, 3, 4, 5, 678901, UTC)
 
@@ -55,6 +56,7 @@ def full() -> JobRecord:
         checkpoint=b"\xff\x00",
         cancel_requested=True,
         unique_key="u",
+        uniqueness=Uniqueness(seconds=60.0, until_started=True, is_freed=True),
         is_stub=True,
         rescue=Rescue(reason=RescueReason.CRASHED, worker="w", attempt=1, at=NOW),
         awaits="signal",

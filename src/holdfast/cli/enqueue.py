@@ -54,6 +54,10 @@ class WaitType(DurationType):
             self.fail(f"{error.message}; write --wait=60s, or --wait as the last word", param, ctx)
 
 
+_OF_TASKS = ("unique_for", "unique_until")
+"""The options that workflows do not have."""
+
+
 class Words(Struct, frozen=True):
     """What the command enqueues: the App if it is named, the task, and the payload as it was typed."""
 
@@ -149,12 +153,16 @@ def enqueue(
 
 
 def _order(app: "App", target: str, task: str, **options: Any) -> "Order":
+    from holdfast._engine.tasks.task import Task
     from holdfast.app import task_of
     from holdfast.errors import UnknownTask
 
     if (known := task_of(app, task)) is None:
         raise UnknownTask(f"{target} has no task {task!r}; there are: {', '.join(app.registry.names()) or 'none'}")
-    return known.options(**options)
+    given = {name: value for name, value in options.items() if value is not None or name not in _OF_TASKS}
+    if known_workflow := [name for name in _OF_TASKS if name in given and not isinstance(known, Task)]:
+        raise click.UsageError(f"{task} is a workflow: leave --{known_workflow[0].replace('_', '-')} out")
+    return known.options(**given)
 
 
 def _enqueue_one(order: "Order", fields: dict[str, Any], wait: float | None) -> None:

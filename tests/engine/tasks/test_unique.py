@@ -30,7 +30,9 @@ def test_a_task_names_the_parameters_that_are_the_key(app: App) -> None:
     def send(order: int, note: str = "", urgent: bool = False) -> None: ...
 
     assert send.enqueue(order=7).created
-    assert not send.enqueue(7, urgent=False).created
+    assert not send.enqueue(order=7).created
+    with pytest.raises(UniqueConflict):
+        send.enqueue(7, urgent=False)  # the key is the same, and the payload is written differently
     assert send.enqueue(8).created
     assert send.options(unique_key="mine", unique_for="1h", unique_until="finished").enqueue(7).created
     assert send.options(unique_by=("order",)).enqueue(7).created

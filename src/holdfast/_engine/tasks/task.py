@@ -87,8 +87,10 @@ class PreparedJob(NotAnArgument, Struct, Generic[Bound], frozen=True):
             raise ConfigurationError(
                 [f"{self.task.name}: {names}: a result of a workflow's member: add this job to that workflow"]
             )
-        task = self.task.definition
-        return self._job(task.unique_key_of(self.payload, self.options.unique_by), task.uniqueness)
+        task, unique_by = self.task.definition, self.options.unique_by
+        if task.unique_by is None and unique_by is None:
+            return self._job(None, task.uniqueness)
+        return self._job(task.unique_key_of(self.payload, unique_by), task.uniqueness)
 
     def new_member(self) -> NewJob:
         """Return a new job of a workflow, whose store fills in the results that it lacks; the workflow may have a unique key."""
