@@ -141,6 +141,9 @@ def test_a_new_owner_is_given_the_objects_of_the_schema_that_it_does_not_own(dat
         there |= {
             ("FUNCTION", "take_key"),
             ("FUNCTION", "take_keys"),
+            ("FUNCTION", "hold_key"),
+            ("FUNCTION", "hold_keys"),
+            ("FUNCTION", "holds_key"),
             ("FUNCTION", "make_partitions"),
             ("FUNCTION", "has_signal"),
         }

@@ -244,7 +244,7 @@ def test_a_revoked_right_on_any_object_is_red(worker: str, owner: psycopg.Connec
     assert errors(worker) == {}
 
 
-@pytest.mark.parametrize("function", ["take_key", "take_keys", "again"])
+@pytest.mark.parametrize("function", ["take_key", "hold_keys", "again"])
 def test_a_function_that_may_not_be_called_is_red(worker: str, owner: psycopg.Connection, function: str) -> None:
     owner.execute(f"REVOKE ALL ON FUNCTION holdfast.{function} FROM PUBLIC")
     assert f"EXECUTE ON FUNCTION holdfast.{function}" in errors(worker)["rights"].message

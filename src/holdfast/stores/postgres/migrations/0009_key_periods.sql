@@ -24,7 +24,7 @@ $$;
 -- free the key when it is claimed. ON CONFLICT DO UPDATE would lock the row of a faster job until the caller's transaction ends, and that
 -- job could not finish for as long. Each of these statements sees what was committed before it, so a key that is freed in between is
 -- asked for again. period: the seconds for which the asking job holds it; starts: whether its first claim frees it.
-CREATE FUNCTION holdfast.take_key(
+CREATE FUNCTION holdfast.hold_key(
     of_task text, of_key text, asker uuid, of_payload bytea, period double precision, starts boolean, OUT job uuid, OUT digest bytea
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -56,7 +56,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     taken record;
 BEGIN
-    taken = holdfast.take_key(of_task, of_key, asker, of_payload, NULL, false);
+    taken = holdfast.hold_key(of_task, of_key, asker, of_payload, NULL, false);
     job = taken.job;
     digest = taken.digest;
 END
@@ -65,7 +65,7 @@ $$;
 -- Return the job that holds each of these keys, in their order. If a job has one for another payload, the whole call is refused, and the
 -- keys that were free are returned at once; also inside a caller's transaction, which continues. If the caller's snapshot cannot show
 -- the job that has a key, the server ends the transaction; the error names the remedy.
-CREATE FUNCTION holdfast.take_keys(
+CREATE FUNCTION holdfast.hold_keys(
     tasks text[], keys text[], jobs uuid[], payloads bytea[], periods double precision[], starts boolean[],
     OUT holders uuid[], OUT digests bytea[]
 ) LANGUAGE plpgsql STRICT AS $$
@@ -74,14 +74,14 @@ DECLARE
 BEGIN
     -- Only keys that may have to be returned cost a subtransaction.
     IF cardinality(jobs) = 1 AND current_setting('transaction_isolation') = 'read committed' THEN
-        taken = holdfast.take_key(tasks[1], keys[1], jobs[1], payloads[1], periods[1], starts[1]);
+        taken = holdfast.hold_key(tasks[1], keys[1], jobs[1], payloads[1], periods[1], starts[1]);
         holders = ARRAY[taken.job];
         digests = ARRAY[taken.digest];
         RETURN;
     END IF;
     BEGIN
         FOR place IN 1..cardinality(jobs) LOOP
-            taken = holdfast.take_key(tasks[place], keys[place], jobs[place], payloads[place], periods[place], starts[place]);
+            taken = holdfast.hold_key(tasks[place], keys[place], jobs[place], payloads[place], periods[place], starts[place]);
             holders = holders || taken.job;
             digests = digests || taken.digest;
         END LOOP;

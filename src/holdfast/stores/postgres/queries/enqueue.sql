@@ -3,7 +3,7 @@
 -- :call, one parameter as in enqueue_plain.sql; with a flow, its jobs are members of that workflow, all of them or none is inserted. Its keys are the distinct unique keys of the call, each with the first job that has
 -- it. The job that has a key is computed, never found out by a raised constraint: that would abort the caller's transaction. A key
 -- whose job this statement's snapshot shows is only read. A key that it does not show is inserted, or answered by the job that got it
--- since: see take_keys in the schema. Neither locks that job's row, so no open transaction of a caller keeps the job from finishing. A key
+-- since: see hold_keys in the schema. Neither locks that job's row, so no open transaction of a caller keeps the job from finishing. A key
 -- that is held on other terms than until its job finishes is always asked for there.
 -- Nothing that may be large is joined, because plans are made once, often while all tables are empty.
 -- Lock order: the parent, unique keys in their order.
@@ -106,7 +106,7 @@ won AS MATERIALIZED (
         WHERE wanted.holder IS NULL AND NOT (verdict.is_copy OR verdict.is_lost OR verdict.is_refused)
             AND NOT EXISTS (SELECT FROM known)
     ) AS free
-    CROSS JOIN LATERAL holdfast.take_keys(
+    CROSS JOIN LATERAL holdfast.hold_keys(
         free.tasks, free.keys, free.jobs, free.digests, free.periods, free.starts
     ) AS taken
     CROSS JOIN LATERAL unnest(free.tasks, free.keys, taken.holders, taken.digests) AS won (task, key, job, digest)
