@@ -57,10 +57,17 @@ class Bookmark(msgspec.Struct, frozen=True, kw_only=True):
         return None if value is None else msgspec.convert(value, cls)
 
 
-class Analysis:
-    """The steps of one attempt. Each blocks, so the task runs them in a thread; ``close`` ends what still runs."""
+Clone = Callable[[str, Path], None]
 
-    def __init__(self, repository: str, out: str, *, job: object, attempt: int) -> None:
+
+class Analysis:
+    """The steps of one attempt. Each blocks, so the task runs them in a thread; ``close`` ends what still runs.
+
+    ``clone``: copies the repository at a URL to a folder, and raises ``BadRepository``.
+    """
+
+    def __init__(self, repository: str, out: str, *, job: object, attempt: int, clone: Clone | None = None) -> None:
+        self._clone = clone or clone_url
         self.name, self._asked, self._out = repository_name(repository), repository, Path(out).expanduser().absolute()
         self._work = self._out / f".work-{job}"
         self._rows, self._totals = self._work / f"rows-{attempt}", dict[str, int]()
@@ -130,8 +137,7 @@ class Analysis:
         if where == self._asked and is_url(where):
             if not clone.exists():
                 shutil.rmtree(draft := clone.with_suffix(".part"), ignore_errors=True)
-                refused = f"{self.name} cannot be cloned: check the address and the network"
-                git("clone", "--quiet", "--bare", "--template=", "--", where, str(draft), refused=refused, protocols=_PROTOCOLS)
+                self._clone(where, draft)
                 draft.rename(clone)
             where = str(clone)
         return where
@@ -183,6 +189,12 @@ def git(*words: str, refused: str = "git cannot read the repository: run git fsc
     if done.returncode != 0:
         raise BadRepository(f"{refused} ({(done.stderr.strip().splitlines() or ['no message'])[-1][:300]})")
     return done.stdout.strip()
+
+
+def clone_url(where: str, draft: Path) -> None:
+    """Clone the repository at a URL into a folder. Raises ``BadRepository``."""
+    refused = f"{repository_name(where)} cannot be cloned: check the address and the network"
+    git("clone", "--quiet", "--bare", "--template=", "--", where, str(draft), refused=refused, protocols=_PROTOCOLS)
 
 
 def is_url(repository: str) -> bool:

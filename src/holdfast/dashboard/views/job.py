@@ -9,12 +9,10 @@ from holdfast._core.durations import in_words
 from holdfast._core.explanation import Explanation
 from holdfast._core.job import FINISHED, Json, State
 from holdfast._core.sensitive import HIDDEN, Mask, is_sensitive
-from holdfast._core.story import story_of
 from holdfast._core.story_entries import Entry
 from holdfast._core.view import JobView
-from holdfast._engine.operators.story import story_facts
 from holdfast.dashboard.actions import button, job_actions, link_to
-from holdfast.dashboard.timeline import timeline_of
+from holdfast.dashboard.stories import drawn_story
 from holdfast.dashboard.views.page import Asked, Glyph, Page, jobs_where, message
 from holdfast.dashboard.words import KIND_GLYPHS, moment, short
 from holdfast.http.job_items import explained, masked, without_messages
@@ -38,14 +36,13 @@ async def job(asked: Asked) -> Page:
     mask = mask_of((of.payload, of.checkpoint), names)
     explanation = explanation and explained(explanation, of, mask, is_readable=not is_withheld)
     of = without_messages(of) if is_withheld else masked(of, names, asked.redact)
-    story = story_of(of, of.attempts, asked.now, await story_facts(asked.app.workers, of, asked.now))
-    end = of.finished_at or asked.now
+    story, timeline = await drawn_story(asked.app, of, asked.now, mask)
     values = {
         "short": short(of.id),
         "state": Glyph.of(of.state),
         "rescued": of.rescued is not None,
         "summary": mask(story.summary),
-        "timeline": timeline_of(story.lanes, of.state, (end - of.created_at).total_seconds(), mask(story.summary)),
+        "timeline": timeline,
         "entries": [_entry(entry, mask) for entry in story.entries],
         "causes": [] if explanation is None else _causes(explanation),
         "facts": _facts(of, asked.now),
