@@ -22,6 +22,7 @@ BASE := $(shell for name in $(CANDIDATES); do \
 KEY := $(shell { cat pyproject.toml; echo "$(BASE) $(CURDIR)"; } | cksum | cut -d ' ' -f 1)
 VENV := .venv/made-$(KEY)
 DEMO := .venv/demo-$(KEY)
+EVOLUTION := .venv/evolution-$(KEY)
 DEV := .venv/dev-$(KEY)
 BENCH := .venv/bench-$(KEY)
 BROWSER := .venv/browser-$(KEY)
@@ -29,13 +30,16 @@ PEERS := .venv/peers-$(KEY)
 SERVERS := .venv/servers-$(KEY)
 PIP := .venv/bin/python -m pip install -q --disable-pip-version-check
 
-.PHONY: help demo quick test prove check simulate worlds mutants torture models bench peers clean
+.PHONY: help demo evolution quick test prove check simulate worlds mutants torture models bench peers clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | awk -F '|' '{ printf "make %-9s %s\n", $$1, $$2 }'
 
 demo: $(DEMO) ## watch a worker die and its job survive (ARGS="--seconds 20")
 	@.venv/bin/holdfast demo $(ARGS)
+
+evolution: $(EVOLUTION) ## the same in the browser: paste a repository, watch its chart grow, kill the worker (Ctrl-C ends it)
+	@PYTHONPATH=examples .venv/bin/python -m evolution_web
 
 quick: $(DEV) ## the tests to run while you work: no servers, less than a minute (ARGS="-k lease -x")
 	@.venv/bin/python -m pytest -q -n 2 --dist worksteal $(QUICK) $(ARGS)
@@ -86,8 +90,8 @@ peers: $(PEERS) ## kill and freeze workers of Holdfast and its peers alike (ARGS
 	@.venv/bin/python -m bench.peers_torture $(ARGS)
 
 clean: ## remove .venv, caches and the demo's output
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis holdfast-demo dist
-	find src tests scripts bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis holdfast-demo holdfast-evolution dist
+	find src tests scripts bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV):
 	@test -n "$(BASE)" || { echo "Holdfast needs Python 3.11 or newer; none of these runs: $(CANDIDATES). Name one: make PYTHON=/path/to/python3"; exit 2; }
@@ -99,6 +103,11 @@ $(DEMO): $(VENV)
 	@echo "installing what the demo needs"
 	@$(PIP) -e '.[demo]'
 	@touch $@
+
+$(EVOLUTION): $(VENV)
+	@echo "installing what the demo in the browser needs"
+	@$(PIP) -e '.[evolution]'
+	@touch $@ $(DEMO)
 
 $(BENCH): $(VENV)
 	@echo "installing what the benchmark needs"
@@ -113,7 +122,7 @@ $(PEERS): $(VENV)
 $(DEV): $(VENV)
 	@echo "installing what the tests and checks need"
 	@$(PIP) -e '.[dev]'
-	@touch $@ $(DEMO) $(BENCH)
+	@touch $@ $(DEMO) $(BENCH) $(EVOLUTION)
 
 $(BROWSER): $(DEV)
 	@echo "installing what looks at the dashboard"

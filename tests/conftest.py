@@ -23,10 +23,10 @@ MEMORY, ROOM = Path("/dev/shm"), 6 * 2**30
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
     os.environ["TMPDIR"] = str(MEMORY)
 
-# The application of this example is imported by tests and by the workers they start.
-EXAMPLE = str(Path(__file__).parents[1] / "examples" / "code_evolution")
-sys.path.append(EXAMPLE)
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), EXAMPLE)))
+# The applications of these examples are imported by tests and by the workers they start.
+EXAMPLES = [str(Path(__file__).parents[1] / "examples" / "code_evolution"), str(Path(__file__).parents[1] / "examples")]
+sys.path += EXAMPLES
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), *EXAMPLES)))
 
 # A slow machine is not a failing property. Under CI=true Hypothesis chooses its own reproducible profile.
 settings.register_profile("here", deadline=None)

@@ -44,5 +44,4 @@ def main() -> None:
             process.wait()
 
 
-if __name__ == "__main__":
-    main()
+main()

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from holdfast.demo.analysis import BadRepository
 
-FILES = "EVOLUTION_FILES"
-"""The environment variable with a folder whose repositories may be named as file:// URLs, for the sample and for tests."""
+FILES = "EVOLUTION_FILES"  # the environment variable with a folder below which file:// is allowed: the sample, and tests
 WANTED = "paste an https address without a name, password, port, query or special sign, such as https://github.com/pallets/flask"
 _HTTPS = re.compile(r"https://([a-z0-9][a-z0-9.-]*\.[a-z0-9-]*[a-z0-9])((?:/[\w~+-][\w.~+-]*)+)", re.ASCII | re.IGNORECASE)
 _WRAPPERS = [ipaddress.ip_network(each) for each in ("2002::/16", "64:ff9b::/96", "64:ff9b:1::/48")]

@@ -38,7 +38,9 @@ def test_core_dependencies_stay_three() -> None:
 
 def test_all_holds_every_extra_and_dev_holds_all() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert extras["all"] == [f"holdfast[{','.join(sorted(extras.keys() - {'all', 'bench', 'browser', 'dev', 'peers'}))}]"]
+    assert extras["all"] == [
+        f"holdfast[{','.join(sorted(extras.keys() - {'all', 'bench', 'browser', 'dev', 'evolution', 'peers'}))}]"
+    ]
     assert "holdfast[all,bench]" in extras["dev"]
 
 
@@ -46,7 +48,7 @@ def test_an_error_names_the_packages_of_an_extra_as_a_shell_takes_them() -> None
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     needed = {
         name: [re.split("[>=;]", each)[0].strip() for each in extras[name]]
-        for name in extras.keys() - {"all", "bench", "browser", "dev", "peers"}
+        for name in extras.keys() - {"all", "bench", "browser", "dev", "evolution", "peers"}
     }
     assert {name: shlex.split(packages) for name, packages in PACKAGES.items()} == needed
     assert str(MissingExtra("psycopg", "postgres")) == "psycopg is not installed: pip install asyncpg 'psycopg[binary]'"

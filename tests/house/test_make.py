@@ -33,6 +33,7 @@ def test_help_names_every_target(clone: Path) -> None:
     assert listed == [
         "help",
         "demo",
+        "evolution",
         "quick",
         "test",
         "prove",
