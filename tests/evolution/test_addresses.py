@@ -3,14 +3,16 @@
 import socket
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, ClassVar
 
 import pytest
 from evolution_web import cloning
 from evolution_web.addresses import FILES, is_public, public_addresses, read
 
-from holdfast.demo.analysis import BadRepository
+from holdfast.demo.analysis import GIT, BadRepository, environment
 
 REFUSED = (
     "",
@@ -137,6 +139,36 @@ def test_a_name_that_answers_differently_after_the_check_is_refused_before_git_r
     public_addresses("rebinding.example.org")
     with pytest.raises(BadRepository):
         cloning.clone("https://rebinding.example.org/a", tmp_path / "x")
+
+
+class Redirects(BaseHTTPRequestHandler):
+    """A server that sends every caller somewhere else."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(self.headers["host"].partition(":")[0] + self.path.partition("?")[0])
+        self.send_response(302)
+        self.send_header("location", f"http://127.0.0.1:{self.server.server_address[1]}/elsewhere")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+def test_git_keeps_to_the_checked_address_uses_no_proxy_and_follows_no_redirect(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Redirects) as server:
+        Thread(target=server.serve_forever).start()
+        pin = f"http.curloptResolve=pinned.example.org:{server.server_port}:127.0.0.1,[::1]"
+        words = [*GIT, *(word for option in (*cloning._SAFE, pin) for word in ("-c", option)), "clone", "--quiet", "--"]
+        url = f"http://pinned.example.org:{server.server_port}/a"
+        assert "redirects are not followed" in cloning._problem([*words, url, str(tmp_path / "x")], environment("http"), tmp_path)
+        assert "not allowed" in cloning._problem([*words, url, str(tmp_path / "x")], environment("https"), tmp_path)
+        server.shutdown()
+    assert Redirects.asked == ["pinned.example.org/a/info/refs"]
 
 
 @pytest.mark.parametrize(("limit", "value", "problem"), [("SECONDS", 0.02, "longer than"), ("MEGABYTES", 0, "larger than")])

@@ -31,10 +31,12 @@ pytestmark = [pytest.mark.prove, pytest.mark.timeout(240)]
 COMMITS, SCREEN = 400, {"width": 1360, "height": 900}
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 WATCH = """
-window.seen = [];
+const isHere = location.protocol === "http:";
+const seen = isHere ? JSON.parse(sessionStorage.getItem("seen") ?? "[]") : [];
 new MutationObserver(() => {
   const main = document.getElementById("main"), step = document.querySelector(".stages [aria-current]");
-  if (main) window.seen.push([step ? step.textContent : main.dataset.state, Number(main.dataset.next)]);
+  if (main?.dataset.state) seen.push([step ? step.textContent : main.dataset.state, Number(main.dataset.next)]);
+  if (isHere) sessionStorage.setItem("seen", JSON.stringify(seen));
 }).observe(document, { childList: true, subtree: true, attributes: true });
 """
 
@@ -169,7 +171,7 @@ def test_killed_workers_supervisor_and_web_server_change_no_byte(browser: "Brows
         assert "from commit" in other.locator(".rescues").inner_text()
     for each in (page, *others):
         each.wait_for_selector("main[data-state=completed]", timeout=60_000)
-    seen = [(stage, done) for stage, done in page.evaluate("window.seen") if stage]
+    seen = page.evaluate("JSON.parse(sessionStorage.getItem('seen'))")
     assert list(dict.fromkeys(stage for stage, _ in seen if stage in ("clone", "count", "report"))) == [
         "clone",
         "count",
