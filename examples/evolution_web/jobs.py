@@ -31,7 +31,7 @@ def folder_of(job: UUID) -> Path:
 
 
 def series_of(job: JobView) -> dict[str, Any]:
-    """Read the rows that the checkpoint covers, each with its place in the history; ``next`` of ``commits`` commits are counted."""
+    """Read the rows that the checkpoint covers, each with its position in the history; ``next`` of ``commits`` commits are counted."""
     mark, folder = Bookmark.read(job.checkpoint), folder_of(job.id)
     if mark is None:
         return {"rows": [], "places": [], "commits": 0, "next": 0}

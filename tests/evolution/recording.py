@@ -23,7 +23,7 @@ class Recording:
         self._session.on("Page.screencastFrame", self._add)
         self._session.send("Page.startScreencast", {"format": "png", "maxWidth": width, "maxHeight": height})
 
-    def save(self, target: Path, seconds: float, quality: int = 40) -> float:
+    def save(self, target: Path, seconds: float, quality: int = 30) -> float:
         """Write the frames of the first seconds as animated WebP; return how many seconds it shows."""
         self._session.send("Page.stopScreencast")
         kept: list[tuple[float, bytes]] = []

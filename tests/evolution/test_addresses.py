@@ -153,7 +153,7 @@ class Redirects(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Print nothing."""
+        """Keep requests out of the output of the tests."""
 
 
 def test_git_keeps_to_the_checked_address_uses_no_proxy_and_follows_no_redirect(

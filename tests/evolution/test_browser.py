@@ -144,7 +144,7 @@ def test_killed_workers_supervisor_and_web_server_change_no_byte(browser: "Brows
     page = watched(browser, site, reports)
     page.add_init_script(WATCH)
     _when_it_answers(page, site.address)
-    recording = Recording(page, 1020, 675)
+    recording = Recording(page, 850, 563)
     page.get_by_label("Address of a git repository").fill(url)
     page.get_by_role("button", name="Analyze").click()
     page.wait_for_url("**/analyses/*")

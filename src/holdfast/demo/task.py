@@ -8,7 +8,7 @@ from msgspec.structs import asdict
 from holdfast import Job
 from holdfast.demo.analysis import Analysis, Bookmark
 
-Pace = Callable[[int], tuple[int, float]]
+Batching = Callable[[int], tuple[int, float]]
 """From the number of commits to how many are counted between two checkpoints, and for how many seconds to wait after each batch."""
 
 
@@ -22,7 +22,7 @@ async def analyze(
     return await run(job, Analysis(repo, out, job=job.id, attempt=job.attempt), lambda commits: (batch, pace), most=max_commits)
 
 
-async def run(job: Job, analysis: Analysis, pace: Pace, *, most: int = 1000) -> dict[str, object]:
+async def run(job: Job, analysis: Analysis, batching: Batching, *, most: int = 1000) -> dict[str, object]:
     """Run an analysis in a job, for tasks that prepare it themselves. At most `most` commits are kept as rows."""
     try:
         mark = await asyncio.to_thread(analysis.resume, Bookmark.read(job.checkpoint_value))
@@ -31,7 +31,7 @@ async def run(job: Job, analysis: Analysis, pace: Pace, *, most: int = 1000) -> 
             mark = await asyncio.to_thread(analysis.begin)
             await job.checkpoint(asdict(mark))
         await job.progress(stage="count", fraction=mark.fraction, message=_place(mark))
-        batch, seconds = pace(mark.commits)
+        batch, seconds = batching(mark.commits)
         while mark.next < mark.commits:
             mark = await asyncio.to_thread(analysis.count, mark, batch, most)
             await job.progress(stage="count", fraction=mark.fraction, message=_place(mark))
