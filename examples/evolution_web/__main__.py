@@ -1,7 +1,6 @@
 """``python -m evolution_web``: the web server and a supervisor of two workers; one that dies is started again, as systemd would."""
 
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -19,13 +18,13 @@ COMMANDS = (
 
 def start(command: str) -> subprocess.Popen[bytes]:
     """Start one of them in a process group, so that Ctrl-C reaches it through `main` only."""
-    return subprocess.Popen([sys.executable, "-m", *shlex.split(command)], stdin=subprocess.DEVNULL, process_group=0)
+    return subprocess.Popen([sys.executable, "-m", *command.split()], stdin=subprocess.DEVNULL, process_group=0)
 
 
 def main() -> None:
     """Run both until Ctrl-C or SIGTERM, and end both by their process ids."""
     samples = Path(os.environ.setdefault("EVOLUTION_FILES", str(HOME / "samples")))
-    samples.mkdir(parents=True, exist_ok=True)
+    HOME.mkdir(parents=True, exist_ok=True)
     if not (samples / "sample.git").exists():
         generate(samples / "sample.git", 400)
     app.migrate()

@@ -5,14 +5,11 @@ from typing import Any
 
 from holdfast.demo.chart import bands_of
 
-LEFT, RIGHT, TOP, BOTTOM, LABEL, MONTH, COLOURS, POINTS = 56.0, 872.0, 26.0, 316.0, 17.0, 100.0, 8, 240
+LEFT, RIGHT, TOP, BOTTOM, LABEL, MONTH, COLOURS, POINTS = 72.0, 872.0, 26.0, 316.0, 17.0, 100.0, 8, 240
 
 
 def chart_of(series: dict[str, Any], rescues: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return what the template draws: ``bands`` of languages up to ``front``, scales, and ``marks`` where attempts went on.
-
-    A language keeps its position and its colour while the chart grows: they are in order of appearance.
-    """
+    """Return what the template draws: ``bands`` of languages up to ``front``, scales, and ``marks`` where attempts went on."""
     rows, places = series["rows"], series["places"]
     if not rows:
         return None
@@ -22,6 +19,8 @@ def chart_of(series: dict[str, Any], rescues: list[dict[str, Any]]) -> dict[str,
 
     kept = [*range(0, len(rows) - 1, -(-len(rows) // POINTS)), len(rows) - 1]
     rows, across = [rows[each] for each in kept], [x(places[each]) for each in kept]
+    if series["commits"] == 1:
+        rows, across = rows * 2, [LEFT, RIGHT]
     highest = max(sum(row["languages"].values()) for row in rows)
     step: int = next(step for step in (factor * 10**power for power in range(12) for factor in (1, 2, 5)) if step * 5 >= highest)
     levels = max(-(-highest // step), 1)
@@ -29,6 +28,7 @@ def chart_of(series: dict[str, Any], rescues: list[dict[str, Any]]) -> dict[str,
     def up(lines: float) -> float:
         return round(BOTTOM - (BOTTOM - TOP) * float(lines) / float(step * levels), 1)
 
+    # In order of appearance: a language keeps its position and its colour while the chart grows.
     seen = {name: number for number, name in enumerate(dict.fromkeys(name for row in rows for name in row["languages"]))}
     order = sorted(bands_of(rows), key=lambda band: (band[0] == "Other", seen.get(band[0], 0)))
     below, label, bands = [0] * len(rows), BOTTOM + LABEL, []
@@ -39,6 +39,9 @@ def chart_of(series: dict[str, Any], rescues: list[dict[str, Any]]) -> dict[str,
         colour = COLOURS if name == "Other" else number % COLOURS
         bands.append({"name": name, "colour": colour, "path": f"M{' L'.join(edge)}Z", "lines": lines[-1], "y": label})
         below = above
+    lowest = TOP - LABEL
+    for band in filter(lambda band: band["lines"], reversed(bands)):  # names that do not fit at the top are moved down
+        band["y"] = lowest = max(band["y"], lowest + LABEL)
     dates: list[tuple[float, str]] = []
     for row, at in zip(rows, across, strict=True):
         text = f"{datetime.fromtimestamp(row['date'], UTC):%b %Y}"

@@ -21,7 +21,6 @@ app = App(os.environ.get("HOLDFAST_URL") or f"sqlite:///{HOME}/jobs.db")
 async def evolve(job: Job, url: str, seconds: float = 0.0) -> dict[str, object]:
     """Analyze a repository in at most 100 batches, each with a checkpoint; ``seconds``: to wait in all, for visitors who want to watch."""
     analysis = Analysis(url, str(folder_of(job.id)), job=job.id, attempt=job.attempt, clone=clone)
-    # Of how many commits, how many between two checkpoints, and the seconds to wait after each of these batches.
     return await run(job, analysis, lambda commits: (batch := -(-commits // BATCHES), seconds / -(-commits // batch)), most=MOST)
 
 

@@ -127,7 +127,6 @@ async def analysis_of(id: str) -> JobView:
 
 @web.exception_handler(404)
 async def nothing(*_: object) -> Response:
-    """Show that there is no such page."""
     return page("nothing.html", 404)
 
 

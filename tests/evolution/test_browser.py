@@ -120,7 +120,7 @@ def go_on(page: "Page", attempt: int) -> int:
     page.wait_for_selector(f"main[data-attempt='{attempt}']", timeout=30_000)
     line = page.locator(".rescues li").nth(attempt - 2)
     line.get_by_text(re.compile(r"going on from commit \d+")).wait_for(timeout=30_000)
-    found = re.search(r"Killed at (\d+) %.*going on from commit (\d+)", line.inner_text())
+    found = re.search(r"(Killed|Lost) at \d+ %.*going on from commit (\d+)", line.inner_text())
     assert found, line.inner_text()
     return int(found[2])
 

@@ -67,7 +67,7 @@ def test_the_chart_has_what_the_checkpoint_covers(visitor: "TestClient", site: M
     assert (len(series["rows"]), series["places"][-1], series["next"]) == (30, 30, 30)
     chart = site.chart_of(series, [{"commit": 12}])
     assert [(band["name"], band["lines"]) for band in chart["bands"]] == [("C", 30), ("Go", 5)]
-    assert 56 < chart["marks"][0][0] < chart["front"] < 872
+    assert 72 < chart["marks"][0][0] < chart["front"] < 872
     end(site, str(job))
 
 
@@ -177,3 +177,13 @@ def test_the_process_is_killed_only_if_it_is_the_one_that_the_store_names(
     assert (site.folder_of(job) / "kills.jsonl").exists() == (change == "none")
     monkeypatch.undo()
     end(site, str(job))
+
+
+def test_names_of_many_thin_bands_stay_in_the_picture_and_one_commit_fills_it(site: ModuleType) -> None:
+    languages = ("C", "CSS", "Go", "HTML", "Java", "PHP", "Perl", "Ruby")
+    row = {"date": 0, "languages": {"Python": 100_000, **dict.fromkeys(languages, 1)}}
+    chart = site.chart_of({"rows": [row], "places": [1], "commits": 1, "next": 1}, [])
+    heights = [band["y"] for band in chart["bands"] if band["lines"]]
+    assert all(low - high >= 17 for low, high in zip(heights, heights[1:], strict=False))
+    assert 26 <= min(heights) < max(heights) <= 320
+    assert chart["front"] == 872
