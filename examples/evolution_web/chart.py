@@ -31,7 +31,7 @@ def chart_of(series: dict[str, Any], rescues: list[dict[str, Any]]) -> dict[str,
     # In order of appearance: a language keeps its position and its colour while the chart grows.
     seen = {name: number for number, name in enumerate(dict.fromkeys(name for row in rows for name in row["languages"]))}
     order = sorted(bands_of(rows), key=lambda band: (band[0] == "Other", seen.get(band[0], 0)))
-    below, label, bands = [0] * len(rows), BOTTOM + LABEL, []
+    below, label, bands = [0] * len(rows), BOTTOM + LABEL, list[dict[str, Any]]()
     for number, (name, _, lines) in enumerate(order):
         above = [low + more for low, more in zip(below, lines, strict=True)]
         edge = [f"{at} {up(y)}" for at, y in zip([*across, *across[::-1]], above + below[::-1], strict=True)]

@@ -49,9 +49,9 @@ async def index() -> Response:
 @web.post("/analyses")
 async def begin(request: Request) -> Response:
     """Enqueue the analysis of a repository; one that is being analyzed already is shown instead."""
-    if problem := foreign(request.headers):
+    if (problem := foreign(request.headers)) or int(request.headers.get("content-length", 5000)) >= 5000:
         raise HTTPException(403, problem)
-    form = parse_qs((await request.body())[:5000].decode("utf-8", "replace"))
+    form = parse_qs((await request.body()).decode("utf-8", "replace"))
     typed, seconds = form.get("url", [""])[0], SLOWLY if "slowly" in form else 0.0
     try:
         address = read(typed)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from itertools import pairwise
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -52,6 +53,9 @@ def test_an_analysis_from_the_form_to_its_files(visitor: "TestClient", site: Mod
         assert f'href="{path}/evolution.{kind}"' in done
     assert len(json.loads(visitor.get(f"{path}/evolution.json").content)["history"]) == 60
     assert path in visitor.get("/").text
+    assert visitor.get(f"{path}/progress").text.count("event: end") == 1
+    for story in ("/dashboard/", f"/dashboard/jobs/{path.rpartition('/')[2]}"):
+        assert (visitor.get(story).status_code, story in done) == (200, True)
 
 
 def test_the_chart_has_what_the_checkpoint_covers(visitor: "TestClient", site: ModuleType, sample: str) -> None:
@@ -95,6 +99,11 @@ def test_a_refusal_is_on_the_form_with_what_was_typed(
     assert "<script>alert" not in answer.text
     assert answer.text.count("<script") == 2
     assert f'value="{typed[:20].replace("<", "&lt;").replace(">", "&gt;")}' in answer.text
+
+
+def test_a_form_that_is_too_large_or_of_unknown_size_is_not_read(visitor: "TestClient") -> None:
+    assert visitor.post("/analyses", data={"url": "x" * 5000}).status_code == 403
+    assert visitor.post("/analyses", content=iter([b"url=x"])).status_code == 403
 
 
 def test_pages_have_no_inline_script_or_style_and_name_no_other_host(visitor: "TestClient") -> None:
@@ -184,6 +193,6 @@ def test_names_of_many_thin_bands_stay_in_the_picture_and_one_commit_fills_it(si
     row = {"date": 0, "languages": {"Python": 100_000, **dict.fromkeys(languages, 1)}}
     chart = site.chart_of({"rows": [row], "places": [1], "commits": 1, "next": 1}, [])
     heights = [band["y"] for band in chart["bands"] if band["lines"]]
-    assert all(low - high >= 17 for low, high in zip(heights, heights[1:], strict=False))
+    assert all(low - high >= 17 for low, high in pairwise(heights))
     assert 26 <= min(heights) < max(heights) <= 320
     assert chart["front"] == 872
