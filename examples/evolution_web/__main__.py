@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from evolution_web.jobs import HOME, app
@@ -35,11 +36,11 @@ def main() -> None:
     try:
         while True:
             pid, _ = os.wait()
+            time.sleep(0.3)  # one that cannot start, as on a port that is taken, is not tried again at once
             running = [start(COMMANDS[at]) if each.pid == pid else each for at, each in enumerate(running)]
     except KeyboardInterrupt:
-        for process in running:
+        for process in running[::-1]:
             process.terminate()
-        for process in running:
             process.wait()
 
 

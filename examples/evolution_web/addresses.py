@@ -34,8 +34,9 @@ def read(text: str) -> Address:
     found = _HTTPS.fullmatch(text)
     if found is None or len(text) > 300:
         raise BadRepository(f"{text[:80]!r} is not the address of a repository: {WANTED}")
-    host, path = found[1].lower(), found[2]
-    return Address(f"https://{host}{path}", f"{host}{path.lower()}".removesuffix(".git"), host)
+    return Address(
+        f"https://{found[1].lower()}{found[2]}", f"{found[1]}{found[2]}".lower().removesuffix(".git"), found[1].lower()
+    )
 
 
 def public_addresses(host: str) -> list[str]:

@@ -39,8 +39,7 @@ def series_of(job: JobView) -> dict[str, Any]:
         rows = [*map(json.loads, written.splitlines())]
     except FileNotFoundError:  # the results are written before it is removed
         rows = json.loads(path.read_bytes())["history"] if (path := folder / "evolution.json").exists() else []
-    step = -(-mark.commits // MOST)
-    places = [min(step * number + 1, mark.commits) for number in range(len(rows))]
+    places = [min(number * -(-mark.commits // MOST) + 1, mark.commits) for number in range(len(rows))]
     return {"rows": rows, "places": places, "commits": mark.commits, "next": mark.next}
 
 
@@ -52,15 +51,14 @@ def note_kill(job: JobView) -> None:
 
 def rescues_of(job: JobView, commits: int) -> list[dict[str, Any]]:
     """Return each lost attempt of a job, how much later after the kill the next one began, and at which commit."""
-    kills, found = folder_of(job.id) / "kills.jsonl", []
+    kills, found, batch = folder_of(job.id) / "kills.jsonl", [], max(-(-commits // BATCHES), 1)
     killed_at = dict(map(json.loads, kills.read_text().splitlines())) if kills.exists() else {}
-    known: list[Any] = [*job.attempts, job]
-    runs = {each.attempt: each for each in known if each.started_at}
+    runs: dict[int, Any] = {each.attempt: each for each in list[Any]([*job.attempts, job]) if each.started_at}
     for lost in job.attempts:
         if lost.outcome == "crashed":
             after, at = runs.get(lost.attempt + 1), killed_at.get(lost.attempt)
             later = max(after.started_at.timestamp() - at, 0.1) if after and at else None
             start = next((each.fraction for each in after.points if each.stage == "count"), None) if after else None
-            commit = None if start is None else round((start - 0.05) / 0.9 * commits)
+            commit = None if start is None else min(round((start - 0.05) / 0.9 * commits / batch) * batch, commits)
             found.append({"lost": lost, "later": later, "commit": commit, "is_over": after is not None})
     return found

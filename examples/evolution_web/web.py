@@ -97,24 +97,23 @@ async def result(id: str, kind: str) -> Response:
 
 @web.post("/analyses/{id}/kill")
 async def kill(id: str, request: Request) -> Response:
-    """Send SIGKILL to the process that the store names as the worker of this job, if it is one of this machine."""
+    """Send SIGKILL to the process that the store names as this job's worker: of this machine, and with the same start time."""
     if problem := foreign(request.headers) or refusal(request.client and request.client.host, request.headers.raw):
         raise HTTPException(403, problem)
     job = await analysis_of(id)
     for owner in [each.process for each in await app.workers.alist() if each.worker == job.worker and each.end is None]:
-        # The identity has the start time of the process, so a process id that was used again is another one.
         if job.state == "running" and owner.start and identify(owner.pid) == owner:
             note_kill(job)
-            os.kill(owner.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(owner.pid, signal.SIGKILL)
     return RedirectResponse(f"/analyses/{job.id}", status_code=303)
 
 
 async def home(problem: str = "", typed: str = "", status: int = 200) -> Response:
     """Return the first page, with the problem of what was typed."""
     jobs = await app.jobs.alist(task="evolve", limit=12)
-    charts = await asyncio.to_thread(lambda: [chart_of(series_of(job), []) for job in jobs])
-    known: Any = {"jobs": [*zip(jobs, charts, strict=True)], "files": os.environ.get(FILES)}
-    return page("index.html", status, problem=problem, typed=typed, **known)
+    drawn = await asyncio.to_thread(lambda: [(job, chart_of(series_of(job), [])) for job in jobs])
+    return page("index.html", status, jobs=drawn, problem=problem, typed=typed, files=os.environ.get(FILES))
 
 
 async def analysis_of(id: str) -> JobView:
