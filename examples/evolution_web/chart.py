@@ -31,15 +31,13 @@ def chart_of(series: dict[str, Any], rescues: list[dict[str, Any]]) -> dict[str,
     # In order of appearance, so that languages keep their positions and colours while the chart grows.
     seen = {name: number for number, name in enumerate(dict.fromkeys(name for row in rows for name in row["languages"]))}
     order = sorted(bands_of(rows), key=lambda band: (band[0] == "Other", seen.get(band[0], 0)))
-    below, label, bands = [0] * len(rows), BOTTOM + LABEL, list[dict[str, Any]]()
+    below, label, bands, free = [0] * len(rows), BOTTOM + LABEL, list[dict[str, Any]](), {*range(COLOURS)}
     for name, _, lines in order:
         above = [low + more for low, more in zip(below, lines, strict=True)]
         edge = [f"{at} {up(y)}" for at, y in zip([*across, *across[::-1]], above + below[::-1], strict=True)]
         label = min(label - LABEL, up((below[-1] + above[-1]) / 2) + 4) if lines[-1] else label
-        free = (
-            each % COLOURS for each in range(seen.get(name, 0), 99) if each % COLOURS not in {band["colour"] for band in bands}
-        )
-        colour = COLOURS if name == "Other" else next(free)
+        colour = COLOURS if name == "Other" else next(n % COLOURS for n in range(seen[name], 99) if n % COLOURS in free)
+        free.discard(colour)
         bands.append({"name": name, "colour": colour, "path": f"M{' L'.join(edge)}Z", "lines": lines[-1], "y": label})
         below = above
     lowest = TOP - LABEL

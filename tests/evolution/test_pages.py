@@ -196,3 +196,18 @@ def test_names_of_many_thin_bands_stay_in_the_picture_and_one_commit_fills_it(si
     assert all(low - high >= 17 for low, high in pairwise(heights))
     assert 26 <= min(heights) < max(heights) <= 320
     assert chart["front"] == 872
+
+
+def test_a_language_keeps_its_colour_and_position_while_the_chart_grows(site: ModuleType) -> None:
+    names = ("C", "Go", "CSS", "PHP", "Java", "Perl", "Ruby", "Rust", "SQL", "HTML", "Scala", "Swift")
+    rows = [{"date": n, "languages": {name: 1 + n * (k + 1) for k, name in enumerate(names[: n + 1])}} for n in range(12)]
+    seen: dict[str, int] = {}
+    for many in range(1, 9):  # as many languages as there are colours
+        drawn = site.chart_of({"rows": rows[:many], "places": [*range(1, many + 1)], "commits": 12, "next": many}, [])["bands"]
+        assert [band["name"] for band in drawn] == list(names[:many])
+        colours = {band["name"]: band["colour"] for band in drawn}
+        assert colours | seen == colours
+        assert len(set(colours.values())) == many
+        seen = colours
+    drawn = site.chart_of({"rows": rows, "places": [*range(1, 13)], "commits": 12, "next": 12}, [])["bands"]
+    assert len({band["colour"] for band in drawn}) == len(drawn) == 9
