@@ -48,7 +48,7 @@ async def index() -> Response:
 
 @web.post("/analyses")
 async def begin(request: Request) -> Response:
-    """Enqueue the analysis of a repository; one that is being analyzed already is shown instead."""
+    """Enqueue the analysis of a repository; one that is under way, or was begun in the last 10 minutes, is shown instead."""
     if (problem := foreign(request.headers)) or int(request.headers.get("content-length", 5000)) >= 5000:
         raise HTTPException(403, problem)
     form = parse_qs((await request.body()).decode("utf-8", "replace"))
@@ -57,7 +57,7 @@ async def begin(request: Request) -> Response:
         address = read(typed)
         if address.host:
             await asyncio.to_thread(public_addresses, address.host)
-        job = (await evolve.options(unique_key=address.key).aenqueue(url=address.url, seconds=seconds)).id
+        job = (await evolve.options(unique_key=address.key, unique_for="10m").aenqueue(url=address.url, seconds=seconds)).id
     except BadRepository as error:
         return await home(str(error), typed, 400)
     except OSError:

@@ -29,7 +29,9 @@ def begin(visitor: "TestClient", url: str) -> str:
 
 def end(site: ModuleType, path: str) -> None:
     """Free the key of the repository for the next test."""
-    site.app.jobs.cancel(UUID(path.rpartition("/")[2]))
+    job = UUID(path.rpartition("/")[2])
+    site.app.jobs.cancel(job)
+    site.app.jobs.delete(job)
 
 
 def test_an_analysis_from_the_form_to_its_files(visitor: "TestClient", site: ModuleType, sample: str) -> None:
@@ -56,6 +58,8 @@ def test_an_analysis_from_the_form_to_its_files(visitor: "TestClient", site: Mod
     assert visitor.get(f"{path}/progress").text.count("event: end") == 1
     for story in ("/dashboard/", f"/dashboard/jobs/{path.rpartition('/')[2]}"):
         assert (visitor.get(story).status_code, story in done) == (200, True)
+    assert begin(visitor, sample) == path  # it has completed less than 10 minutes ago
+    end(site, path)
 
 
 def test_the_chart_has_what_the_checkpoint_covers(visitor: "TestClient", site: ModuleType, sample: str) -> None:
