@@ -95,13 +95,13 @@ class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations,
         recovery: RecoverySwitches | None = None,
         beat_history: Duration = "24h",
         claimed_within: Duration | None = None,
+        progress_every: Duration = "1s",
     ) -> None:
         # size: two lines for each setting, one to take it and one to hand it on
         url = url or os.environ.get("HOLDFAST_URL")
         problems = [] if url is None or url == "" else problems_of_url(url, pooler)
         problems += [*problems_of_imports(imports), *problems_of_lifespan(lifespan)]
-        if not isinstance(runners, Runners | None):
-            problems.append(f"runners={runners!r}: pass Runners(max_jobs=1000, …)")
+        problems += [] if isinstance(runners, Runners | None) else [f"runners={runners!r}: pass Runners(max_jobs=1000, …)"]
         try:
             self.settings = Settings.of(
                 url,
@@ -119,6 +119,7 @@ class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations,
                 recovery=recovery,
                 beat_history=beat_history,
                 claimed_within=claimed_within,
+                progress_every=progress_every,
             )
         except ConfigurationError as error:
             problems += error.problems

@@ -54,6 +54,9 @@ class RecoverySwitches(Struct, frozen=True, kw_only=True):
 EVERY_KIND: Final = RecoverySwitches()
 
 
+LEAST_PROGRESS, MOST_PROGRESS = 0.1, 60.0
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     """The settings of an App, checked; durations in seconds. A worker sends them to its supervisor over the pipe."""
 
@@ -70,6 +73,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     recovery: RecoverySwitches = EVERY_KIND
     beat_history: float = 86_400.0
     claimed_within: float | None = None
+    progress_every: float = 1.0
 
     @property
     def void_after(self) -> float:
@@ -95,6 +99,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         recovery: RecoverySwitches | None = None,
         beat_history: Duration = "24h",
         claimed_within: Duration | None = None,
+        progress_every: Duration = "1s",
     ) -> Self:
         """Make settings from what the user wrote; raises ``ConfigurationError`` with every problem found."""
         # size: two lines for each setting, one to take it and one to hand it on
@@ -113,11 +118,13 @@ class Settings(Struct, frozen=True, kw_only=True):
         recover, poll = reader.seconds("recovery_interval", recovery_interval), reader.seconds("poll_interval", poll_interval)
         claimed = None if claimed_within is None else reader.seconds("claimed_within", claimed_within)
         history = reader.seconds("beat_history", beat_history)
+        every = reader.seconds("progress_every", progress_every)
         block, grace_seconds = reader.seconds("max_block", max_block), reader.seconds("grace", grace)
         timing = LeaseTiming.of(life, pulse, slack)
         # A rule that was read with a stand-in for a bad value would only confuse.
         rules = [] if reader.refused("ttl", "beat", "margin") else timing.problems()
         rules += [] if reader.refused("beat", "ttl", "claimed_within") else timing.problems_of_claims(claimed)
+        rules += [] if reader.refused("progress_every") else problems_of_progress(every)
         rules += [] if reader.refused("recovery_interval", "poll_interval") else problems_of_intervals(recover, poll)
         rules += [] if reader.refused("ttl", "beat") else problems_of_interval(address, timing)
         rules += problems_of_address(transport, timing, recover, store=address, pooler=pooler)
@@ -137,7 +144,17 @@ class Settings(Struct, frozen=True, kw_only=True):
             recovery=recovery or EVERY_KIND,
             beat_history=history,
             claimed_within=claimed,
+            progress_every=every,
         )
+
+
+def problems_of_progress(every: float) -> list[str]:
+    """Return what is wrong with how often a worker writes the progress of its jobs."""
+    if LEAST_PROGRESS <= every <= MOST_PROGRESS:
+        return []
+    return [
+        f"progress_every={every:g}s: use a duration from {LEAST_PROGRESS:g}s to {MOST_PROGRESS:g}s: each write is one for all jobs"
+    ]
 
 
 def problems_of_url(url: str, pooler: str | None = None) -> list[str]:

@@ -100,6 +100,20 @@ def test_a_terminal_shows_ends_of_ids_and_wide_shows_all(
     assert line.startswith(job)
 
 
+def test_workflows_are_listed_as_jobs_are(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (folder / "shop.py").open("a") as file:
+        file.write("@app.workflow\ndef release(w, ref: str):\n    w.add(analyze.bind(repo_url=ref))\n")
+    flow = run("enqueue", "shop", "release", '{"ref": "main"}').stdout.strip()
+    words = ("workflows", "list", "--app", "shop")
+    head, line = on_a_terminal(*words, monkeypatch=monkeypatch, capsys=capsys)
+    assert head.split() == ["id", "workflow", "state", "queue", "created"]
+    assert line.split()[:4] == [flow[-6:], "release", "blocked", "default"]
+    head, line = on_a_terminal(*words, "--columns", "state,id", "--wide", monkeypatch=monkeypatch, capsys=capsys)
+    assert (head.split(), line.split()) == (["state", "id"], ["blocked", flow])
+
+
 def test_a_pipe_and_json_get_whole_ids_and_the_columns_asked_for(folder: Path) -> None:
     job = enqueue()
     assert run("jobs", "list", "--app", "shop", "--columns", "queue,id").stdout == f"queue\tid\ndefault\t{job}\n"

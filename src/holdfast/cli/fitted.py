@@ -4,9 +4,16 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 GAP: Final = "  "
-LEAST: Final = {"task": 12, "queue": 8, "progress": 10, "worker": 10, "why": 12, "key": 8, "unique-key": 8, "tags": 8}
+LEAST: Final = dict.fromkeys(("task", "workflow", "why", "error"), 12) | {
+    "queue": 8,
+    "progress": 10,
+    "worker": 10,
+    "key": 8,
+    "unique-key": 8,
+    "tags": 8,
+}
 """The columns that may be cut, and the width to which they may be cut."""
-LEFT_OUT: Final = ("worker", "queue", "attempt", "created", "progress", "why")
+LEFT_OUT: Final = ("worker", "queue", "attempt", "created", "progress", "why", "finished")
 """The columns that are left out where the rest would not fit, in this order."""
 
 

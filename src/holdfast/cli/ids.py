@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 NEWEST: Final = 10_000
 """The newest jobs among which a part of an id is looked up."""
 MOST_SHOWN: Final = 10
+KEY_LENGTH: Final = 16
+"""The digits of the key of an error."""
 OWNED: Final = (State.CLAIMED, State.RUNNING)
 
 Candidate = dict[str, object]
@@ -59,6 +61,11 @@ def workflows_of(app: "App", texts: Sequence[str]) -> list[UUID]:
         return found
 
     return _chosen(texts, read, "workflows", lambda ids: [found[id] for id in ids])
+
+
+def error_of(app: "App", key: str | None) -> str | None:
+    """Return the whole key of the error whose key, or the beginning of it, was typed; ``JobNotFound``."""
+    return key if key is None or len(key) >= KEY_LENGTH else app.errors.get(key).key
 
 
 def _newest_jobs(app: "App") -> Mapping[UUID, State]:

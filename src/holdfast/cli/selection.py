@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from holdfast._core.job import Reason, State
 from holdfast.cli.completions import complete_job, complete_queue, complete_task
-from holdfast.cli.ids import workflows_of
+from holdfast.cli.ids import error_of, workflows_of
 from holdfast.cli.options import DURATION, INSTANT, TEXT, Count, Several
 
 if TYPE_CHECKING:
@@ -71,8 +71,9 @@ class Selection(Struct, frozen=True, kw_only=True):
             raise click.UsageError("no jobs chosen: give ids, or choose by --state, --reason, --task and others, or --all")
 
     def with_whole_ids(self, app: "App") -> "Selection":
-        """Return the selection with the whole id of its workflow, of which a part may have been typed."""
-        return self if self.workflow is None else structs.replace(self, workflow=str(workflows_of(app, [self.workflow])[0]))
+        """Return the selection with the whole id of its workflow and the whole key of its error, of which a part may have been typed."""
+        workflow = None if self.workflow is None else str(workflows_of(app, [self.workflow])[0])
+        return structs.replace(self, workflow=workflow, error_key=error_of(app, self.error_key))
 
     @property
     def where(self) -> "Where":
@@ -99,7 +100,7 @@ def matching(command: Command) -> Command:
     options = (
         _several("--state", Several([state.value for state in State]), "Only those in this state, or in one of these: a,b."),
         _several("--reason", Several([reason.value for reason in Reason]), "Only those that ended so."),
-        click.option("--error", "error_key", metavar="KEY", type=TEXT, help="Only those with this error: see `holdfast errors`."),
+        click.option("--error", "error_key", metavar="KEY", type=TEXT, help="Only those with this key of `holdfast errors`."),
         _several("--task", Several(), "Only those of this task, or of one of these: a,b.", complete_task),
         _several("--queue", Several(), "Only those in this queue, or in one of these: a,b.", complete_queue),
         click.option("--key", type=TEXT, help="Only those with this key."),

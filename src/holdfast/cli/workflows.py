@@ -11,12 +11,14 @@ from holdfast._core.job import State
 from holdfast.cli.audit import audited_with_reason
 from holdfast.cli.completions import complete_node, complete_queue, complete_workflow
 from holdfast.cli.ids import workflows_of
+from holdfast.cli.job_list import listed, print_jobs, wide_or_columns
 from holdfast.cli.options import JSON, TEXT, store_options
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from holdfast.app import App
+    from holdfast.cli.job_list import Cells
 
 IDS = click.argument("ids", metavar="WORKFLOW...", nargs=-1, required=True, shell_complete=complete_workflow)
 ID = click.argument("id", metavar="WORKFLOW", shell_complete=complete_workflow)
@@ -28,6 +30,18 @@ _NOTHING_RUNS: Mapping[str, str] = {
     State.COMPLETED: ", nothing runs again, every node has completed; `--from NODE` runs one again",
 }
 """What is printed behind the state in which a retry leaves a workflow."""
+
+CELLS: "Cells" = {
+    "id": lambda root: root.id,
+    "workflow": lambda root: root.task,
+    "state": lambda root: root.state,
+    "queue": lambda root: root.queue,
+    "key": lambda root: root.key,
+    "created": lambda root: root.created_at,
+    "finished": lambda root: root.finished_at,
+    "why": lambda root: root.reason,
+    "error": lambda root: "" if root.error is None else root.error.message,
+}
 
 _STYLES = {"✓ ": "green", "▶ ": "cyan", "▷ ": "cyan", "‖ ": "yellow", "✗ ": "red"}
 
@@ -47,15 +61,23 @@ def workflows() -> None:
 @click.option("--tag", type=TEXT, help="Only those with this tag.")
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="How many at most.")
 @click.option("--cursor", metavar="ID", help="Go on after this workflow: the last one of the page before.")
+@wide_or_columns(CELLS)
 @store_options
 @JSON
 def list_workflows(
-    target: str | None, url: str | None, as_json: bool, limit: int, cursor: str | None, **which: str | None
+    target: str | None,
+    url: str | None,
+    as_json: bool,
+    limit: int,
+    cursor: str | None,
+    *,
+    wide: bool,
+    columns: tuple[str, ...] | None,
+    **which: str | None,
 ) -> None:
-    """List workflows, newest first."""
+    """List workflows, newest first, as wide as the terminal. On a terminal an id is its last digits: every command takes them."""
     from holdfast._processes.loading import opened
-    from holdfast.cli.job_list import listed
-    from holdfast.cli.output import print_json, print_table
+    from holdfast.cli.output import print_json
 
     with opened(target, url) as app:
         after = None if cursor is None else workflows_of(app, [cursor])[0]
@@ -63,12 +85,7 @@ def list_workflows(
     if as_json:
         print_json([listed(each) for each in found])
         return
-    rows = [
-        (each.id, each.task, each.state, each.queue, each.key, each.created_at, each.finished_at, each.reason, each.error)
-        for each in found
-    ]
-    columns = ("id", "workflow", "state", "queue", "key", "created", "finished", "why", "error")
-    print_table(columns, [(*row[:-1], "" if row[-1] is None else row[-1].message) for row in rows], empty="no workflows")
+    print_jobs(found, columns, is_wide=wide, cells=CELLS, usual=[*CELLS], empty="no workflows")
     if len(found) == limit:
         click.echo(f"there may be more: --cursor {found[-1].id}", err=True)
 

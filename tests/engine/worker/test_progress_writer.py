@@ -9,7 +9,7 @@ from holdfast._core.job import ActiveJob, State, Token
 from holdfast._core.policy import Policy
 from holdfast._engine.worker.attempt_calls import AttemptCalls
 from holdfast._engine.worker.child_jobs import ChildJobs
-from holdfast._engine.worker.progress_writer import PROGRESS_INTERVAL, ProgressWriter
+from holdfast._engine.worker.progress_writer import PROGRESS_INTERVAL, URGENT_INTERVAL, ProgressWriter
 from holdfast._engine.worker.step_records import StepRecords
 from holdfast.errors import JobLost, StoreUnavailable
 from holdfast.testing.clock import FakeClock
@@ -46,7 +46,7 @@ class Reports:
 
 
 class WriterBench:
-    def __init__(self) -> None:
+    def __init__(self, every: float = PROGRESS_INTERVAL) -> None:
         self.clock, self.store = FakeClock(), Reports()
         self.losses, self.reports, bench = list[tuple[UUID, Token]](), RecordedReports(), Bench()
         self.moves = self.reports.moves
@@ -58,6 +58,7 @@ class WriterBench:
             ChildJobs(bench.environment, calls),
             StepRecords(self.store, calls, longest_nap=6.0),  # type: ignore[arg-type]
             now=self.clock.monotonic,
+            every=every,
         )
 
     async def step(self) -> float:
@@ -95,7 +96,6 @@ async def test_progress_is_written_at_once_then_once_an_interval_the_latest_of_e
     await bench.step()
     bench.progress(active_job(), fraction=0.2, message="one")
     bench.progress(active_job(), fraction=0.3)
-    bench.progress(active_job(2), stage="walk")
     assert await bench.writer.wake.wait(0)
     wait = await bench.step()
     assert wait == PROGRESS_INTERVAL
@@ -104,8 +104,22 @@ async def test_progress_is_written_at_once_then_once_an_interval_the_latest_of_e
     await bench.step()
     assert bench.store.reported == [
         {A: {"stage": "clone", "fraction": 0.1}},
-        {A: {"fraction": 0.3, "message": "one"}, B: {"stage": "walk"}},
+        {A: {"fraction": 0.3, "message": "one"}},
     ]
+
+
+async def test_the_first_progress_of_a_job_and_another_stage_are_written_at_once_ten_times_a_second_at_most() -> None:
+    bench = WriterBench(every=60.0)
+    for job, stage in ((1, "clone"), (1, "walk"), (2, "clone")):
+        bench.progress(active_job(job), stage=stage)
+        assert await bench.writer.wake.wait(0)
+        assert await bench.step() in (URGENT_INTERVAL, 60.0 * 60)
+        bench.clock.advance(URGENT_INTERVAL)
+        await bench.step()
+    bench.progress(active_job(2), stage="clone", fraction=0.5)
+    bench.clock.advance(URGENT_INTERVAL)
+    assert await bench.step() == pytest.approx(60.0 - 2 * URGENT_INTERVAL)
+    assert bench.store.reported == [{A: {"stage": "clone"}}, {A: {"stage": "walk"}}, {B: {"stage": "clone"}}]
 
 
 async def test_nothing_is_written_without_an_update() -> None:

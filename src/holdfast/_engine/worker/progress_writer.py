@@ -22,6 +22,8 @@ from holdfast._ports.store import Store
 from holdfast.errors import JobLost
 
 PROGRESS_INTERVAL = 1.0
+URGENT_INTERVAL = 0.1
+"""The seconds between two writes at least, also of what is written at once."""
 Key = tuple[UUID, Token]
 
 
@@ -38,9 +40,10 @@ class ProgressWriter:
         *,
         now: Callable[[], float],
         idle: float = 5.0,
+        every: float = PROGRESS_INTERVAL,
     ) -> None:
         self._calls, self.children, self.steps = calls, children, steps
-        self._store, self._idle = store, idle
+        self._store, self._idle, self._every = store, idle, every
         self._now = now
         self._reports = reports
         self.wake = Signal()
@@ -52,16 +55,18 @@ class ProgressWriter:
         self._updates: dict[UUID, ProgressUpdate] = {}
         self._waiters: dict[UUID, list[asyncio.Future[None]]] = {}
         self._written = float("-inf")
+        self._is_urgent = False
         self._order = 0
         self._locked: frozenset[UUID] = frozenset()  # at the last write; a checkpoint of these jobs waits for the next interval
 
     def progress(self, job: ActiveJob, *, stage: str | None, fraction: float | None, message: str | None) -> None:
-        """Keep the latest progress; ``step`` writes it within ``PROGRESS_INTERVAL`` seconds."""
+        """Keep the latest progress. ``step`` writes the first one and a change of the stage at once, and others at intervals."""
         self._reports.moved(job)
-        self._track(job, stage, fraction, message)
+        is_urgent = self._track(job, stage, fraction, message)
+        self._is_urgent |= is_urgent
         is_first = not self._updates
         self._add(ProgressUpdate(job=job.id, token=job.token, stage=stage, fraction=fraction, message=message))
-        if is_first:
+        if is_first or is_urgent:
             self.wake.set()
 
     async def checkpoint(self, job: ActiveJob, data: bytes) -> None:
@@ -110,13 +115,14 @@ class ProgressWriter:
     async def step(self) -> tuple[list[Key], float]:
         """Write all updates. Return the attempts whose jobs have another owner, and the seconds until the next step."""
         if not self._updates:
-            return [], PROGRESS_INTERVAL * 60
-        due = self._written + PROGRESS_INTERVAL - self._now()
+            return [], self._every * 60
+        due = self._written + (URGENT_INTERVAL if self._is_urgent else self._every) - self._now()
         if due > 0 and not self._waiters.keys() - self._locked:
             return [], due
         self._updates = {job: self._with_points(update) for job, update in self._updates.items()}
         updates = tuple(self._updates.values())
         waiters = {job: tuple(waiting) for job, waiting in self._waiters.items()}
+        self._is_urgent = False
         # If this raises, its effect is unknown and all updates stay: an update may land twice without harm, and the newer wins.
         lost, locked = await report(self._store, updates)
         self._written, self._locked = self._now(), locked
@@ -128,14 +134,17 @@ class ProgressWriter:
                 _answer(waiting, _lost_error(job) if job in lost else None)
         self._waiters = {job: left for job, each in self._waiters.items() if (left := [one for one in each if not one.done()])}
         attempts = [(update.job, update.token) for update in updates if update.job in lost]
-        return attempts, PROGRESS_INTERVAL if self._updates else PROGRESS_INTERVAL * 60
+        return attempts, self._every if self._updates else self._every * 60
 
-    def _track(self, job: ActiveJob, stage: str | None, fraction: float | None, message: str | None) -> None:
+    def _track(self, job: ActiveJob, stage: str | None, fraction: float | None, message: str | None) -> bool:
+        """Note the progress; return whether it is the first of its attempt, or has another stage."""
         token, track = self._tracks.get(job.id, (job.token, _NOTHING_YET))
         track = track if token == job.token else _NOTHING_YET
         now, begun = self._now(), self.begun_at(job.id)
         seconds = 0.0 if begun is None else now - begun
-        self._tracks[job.id] = job.token, track.after(seconds, stage=stage, fraction=fraction, message=message)
+        after = track.after(seconds, stage=stage, fraction=fraction, message=message)
+        self._tracks[job.id] = job.token, after
+        return track is _NOTHING_YET or after.last.stage != track.last.stage
 
     def _with_points(self, update: ProgressUpdate) -> ProgressUpdate:
         token, track = self._tracks.get(update.job, (None, _NOTHING_YET))

@@ -143,9 +143,8 @@ class Worker:
             options = structs.replace(options, concurrency=1, isolated=IsolatedJobs.ONLY)
         calls = AttemptCalls(self._environment, self._reports, lost=self._lose)
         children, steps = ChildJobs(self._environment, calls), StepRecords(self._store, calls, longest_nap=beat)
-        progress = ProgressWriter(
-            self._store, self._reports, calls, children, steps, now=self.lease.now, idle=settings.timing.margin
-        )
+        parts = (self._store, self._reports, calls, children, steps)
+        progress = ProgressWriter(*parts, now=self.lease.now, idle=settings.timing.margin, every=settings.progress_every)
         threads = options.threads + options.runners
         self.hooks = RescueHooks(
             self._environment, self._registry, settings, self.lease, threads=threads, may_start=self._may_claim
