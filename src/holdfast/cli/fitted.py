@@ -1,6 +1,6 @@
 """Tables that fit the width of a terminal: columns are cut first, and then left out."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 GAP: Final = "  "
@@ -17,22 +17,31 @@ LEFT_OUT: Final = ("worker", "queue", "attempt", "created", "progress", "why", "
 """The columns that are left out where the rest would not fit, in this order."""
 
 
-def fitted(names: Sequence[str], rows: Sequence[Sequence[str]], width: int | None, *, keep: Collection[str] = ()) -> list[str]:
+def fitted(
+    names: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int | None,
+    *,
+    keep: Collection[str] = (),
+    least: Mapping[str, int] = LEAST,
+    left_out: Sequence[str] = LEFT_OUT,
+) -> list[str]:
     """Return the lines of a table, headed by the names of its columns; ``width=None``: as wide as it takes.
 
-    Columns without content are left out. ``keep``: these columns are shown in any case.
+    Columns without content are left out. ``keep``: these columns are shown in any case. ``least``: columns that may be cut, and to which
+    width; ``left_out``: those that are left out where the rest would not fit, in this order.
     """
     from rich.cells import cell_len
 
     shown = [number for number, name in enumerate(names) if name in keep or any(row[number] for row in rows)]
     widths = {number: max(cell_len(text) for text in (names[number], *(row[number] for row in rows))) for number in shown}
-    least = {number: min(widths[number], LEAST.get(names[number], widths[number])) for number in shown}
+    cut = {number: min(widths[number], least.get(names[number], widths[number])) for number in shown}
     if width is not None:
-        for name in LEFT_OUT:
-            if _total(least[number] for number in shown) <= width:
+        for name in left_out:
+            if _total(cut[number] for number in shown) <= width:
                 break
             shown = [number for number in shown if names[number] != name or name in keep]
-        widths = _narrowed({number: widths[number] for number in shown}, least, width)
+        widths = _narrowed({number: widths[number] for number in shown}, cut, width)
     table = [[line[number] for number in shown] for line in (names, *rows)]
     return [GAP.join(_cut(text, widths[number]) for text, number in zip(line, shown, strict=True)).rstrip() for line in table]
 

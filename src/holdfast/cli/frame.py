@@ -12,9 +12,11 @@ from holdfast._core.history import History
 from holdfast._core.job import PLACE_OF, Place, State
 from holdfast._core.overview import Need
 from holdfast._core.queue_counts import at_least
+from holdfast._core.short_ids import SHORT
 from holdfast._core.story_words import counted
 from holdfast._core.text import printable
 from holdfast._core.view import JobView
+from holdfast.cli.fitted import fitted
 from holdfast.cli.output import span
 from holdfast.cli.workers import condition
 from holdfast.errors import Unsupported
@@ -22,12 +24,14 @@ from holdfast.settings import public_url
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
     from rich.text import Text
 
     from holdfast.app import App
 
 BAR = 20
+WIDE = 120
+"""The columns from which on a bar has its whole width."""
+LEAST: Final = dict.fromkeys(("queue", "task", "worker", "queues"), 12) | {"stage": 8, "message": 10, "last 15 min": 8}
 MOST_RATES = 30
 HEIGHTS = "▁▂▃▄▅▆▇█"
 
@@ -86,6 +90,20 @@ class QueueRow(Struct, frozen=True, kw_only=True):
     rates: Sequence[float] = ()
     wait_p99: float | None = None
     capped: Sequence[State] = ()
+
+
+class Look(Struct, frozen=True, kw_only=True):
+    """How a frame is looked at. ``filter``: a part of the names that are shown; ``chosen``: the number of a running job; ``story``: the
+    lines of a job's story, which stand in place of the tables."""
+
+    hint: str = ""
+    order: Order = "for"
+    filter: str = ""
+    chosen: int = 0
+    story: tuple[str, ...] = ()
+
+
+PLAIN: Final = Look()
 
 
 class Frame(Struct, frozen=True, kw_only=True):
@@ -148,13 +166,26 @@ def _ended(counts: Mapping[State, int]) -> int:
     return sum(count for state, count in counts.items() if PLACE_OF[state] is Place.FINISHED)
 
 
-def draw(frame: Frame, hint: str = "", order: Order = "for") -> "RenderableType":
+def draw(frame: Frame, look: Look = PLAIN, width: int = 160) -> "RenderableType":
     """Draw what needs you, queues, running jobs and workers for a terminal. Text that a job reports cannot control the terminal."""
     from rich.console import Group
     from rich.text import Text
 
-    parts = [_title(frame), *([Text(hint, style="dim")] if hint else []), *_needs(frame)]
-    return Group(*parts, Text(), _queues(frame), Text(), _running(frame, order), Text(), _workers(frame))
+    hint = [Text(look.hint, style="dim")] if look.hint else []
+    if look.story:
+        return Group(_title(frame), *hint, Text(), *(Text(line) for line in look.story))
+    parts = [_title(frame), *hint, *_needs(frame), Text(), *_queues(frame, look, width), Text(), *_running(frame, look, width)]
+    return Group(*parts, Text(), *_workers(frame, width))
+
+
+def running_rows(frame: Frame, look: Look) -> list[RunningRow]:
+    """Return the running jobs that a frame shows, in its order."""
+    found = (job for job in frame.running if _matches(look, job.id, job.task, job.queue, job.worker, job.stage))
+    return sorted(found, key=ORDERS[look.order])
+
+
+def _matches(look: Look, *texts: str | None) -> bool:
+    return any(look.filter.lower() in text.lower() for text in texts if text is not None)
 
 
 def _title(frame: Frame) -> "Text":
@@ -182,36 +213,40 @@ def _needs(frame: Frame) -> list["Text"]:
     ]
 
 
-def _table(*columns: str) -> "Table":
-    from rich.table import Table
+def _lines(
+    names: Sequence[str], rows: Sequence[Sequence[str]], width: int, left_out: Sequence[str], styles: Sequence[str]
+) -> list["Text"]:
+    """Return the lines of a table as wide as the terminal at most, each with its style: it is not read as rich's markup."""
+    from rich.text import Text
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in columns:
-        table.add_column(column, no_wrap=True, overflow="ellipsis")
-    return table
+    lines = fitted(names, rows, width, keep=names[:1], least=LEAST, left_out=left_out)
+    return [Text(line, style=style, no_wrap=True) for line, style in zip(lines, ["bold", *styles], strict=True)]
 
 
-def _workers(frame: Frame) -> "Table":
-    table = _table("worker", "state", "jobs", "queues", "age")
+def _workers(frame: Frame, width: int) -> list["Text"]:
+    rows, styles = [], []
     for worker in frame.workers:
         running, ahead = worker.holds - worker.claimed, f" + {worker.claimed}" if worker.claimed else ""
         jobs = f"{running}/{worker.slots}{ahead}" if worker.slots else f"{running}{ahead}"
-        style = "red" if worker.overdue > 0 else ""
         queues = printable(", ".join(worker.queues)) or "all"
-        _add(table, printable(worker.worker), condition(worker), jobs, queues, span(worker.age), style=style)
-    return table
+        rows.append([printable(worker.worker), condition(worker), jobs, queues, span(worker.age)])
+        styles.append("red" if worker.overdue > 0 else "")
+    return _lines(("worker", "state", "jobs", "queues", "age"), rows, width, ("queues", "age"), styles)
 
 
-def _queues(frame: Frame) -> "Table":
-    table = _table("queue", "condition", "jobs/s", "wait p99", "last 15 min", *State)
+def _queues(frame: Frame, look: Look, width: int) -> list["Text"]:
+    rows, styles = [], []
     for line in frame.queues:
-        is_paused = line.paused_at is not None
+        if not _matches(look, line.name):
+            continue
         counts = (count_text(line, state) if line.counts.get(state) else "" for state in State)
         rate = ("–" if line.capped else "") if line.rate is None else f"{line.rate:.1f}"
-        state = "paused" if is_paused else "open"
         wait = "–" if line.wait_p99 is None else short_span(line.wait_p99)
-        _add(table, printable(line.name), state, rate, wait, sparkline(line.rates), *counts, style="yellow" if is_paused else "")
-    return table
+        is_paused = line.paused_at is not None
+        rows.append([printable(line.name), "paused" if is_paused else "open", rate, wait, sparkline(line.rates), *counts])
+        styles.append("yellow" if is_paused else "")
+    names = ("queue", "condition", "jobs/s", "wait p99", "last 15 min", *State)
+    return _lines(names, rows, width, ("completed", "cancelled", "last 15 min", "wait p99", "blocked", "held", "claimed"), styles)
 
 
 def count_text(queue: QueueView | QueueRow, state: State) -> str:
@@ -220,26 +255,24 @@ def count_text(queue: QueueView | QueueRow, state: State) -> str:
     return at_least(count) if state in queue.capped and count else str(count)
 
 
-def _running(frame: Frame, order: Order) -> "Table":
-    table = _table("running", "task", "try", "for", "progress", "stage", "message", "worker")
-    for job in sorted(frame.running, key=ORDERS[order]):
+def _running(frame: Frame, look: Look, width: int) -> list["Text"]:
+    rows, styles, jobs = [], [], running_rows(frame, look)
+    bar, ends = BAR if width >= WIDE else BAR // 2, {job.id[-SHORT:] for job in jobs}
+    is_short = bool(look.hint) and len(ends) == len(jobs)  # a pipe gets whole ids
+    for number, job in enumerate(jobs):
         shown = (printable(text) for text in (job.stage or "", job.message or "", job.worker or ""))
-        _add(table, job.id, printable(job.task), str(job.attempt), span(job.seconds), _bar(job.fraction), *shown)
-    return table
+        id = job.id[-SHORT:] if is_short else job.id
+        rows.append([id, printable(job.task), str(job.attempt), span(job.seconds), _bar(job.fraction, bar), *shown])
+        styles.append("reverse" if look.hint and number == look.chosen else "")
+    names = ("running", "task", "try", "for", "progress", "stage", "message", "worker")
+    return _lines(names, rows, width, ("message", "worker", "stage", "try"), styles)
 
 
-def _add(table: "Table", *cells: str, style: str = "") -> None:
-    """Add a row of plain text: it is not read as rich's markup."""
-    from rich.text import Text
-
-    table.add_row(*(Text(cell) for cell in cells), style=style)
-
-
-def _bar(fraction: float | None) -> str:
+def _bar(fraction: float | None, width: int) -> str:
     if fraction is None:
         return ""
-    full = round(min(1.0, max(0.0, fraction)) * BAR)
-    return f"{'█' * full}{'░' * (BAR - full)} {fraction:4.0%}"
+    full = round(min(1.0, max(0.0, fraction)) * width)
+    return f"{'█' * full}{'░' * (width - full)} {fraction:4.0%}"
 
 
 def sparkline(rates: Sequence[float]) -> str:
