@@ -185,7 +185,9 @@ def test_records_are_laid_out_as_the_queries_read_them(tmp_path: Path) -> None:
 
 def test_characters_that_utf8_cannot_encode_become_question_marks() -> None:
     assert json_text(("a\udcff", "ä")) == '["a?","ä"]'
-    assert json_text(BOOM) == '{"type":"ValueError","message":"boom","traceback":"Traceback …","key":"0123456789abcdef"}'
+    assert (
+        json_text(BOOM) == '{"type":"ValueError","message":"boom","traceback":"Traceback …","key":"0123456789abcdef","path":""}'
+    )
 
 
 def test_progress_with_characters_that_json_or_utf8_cannot_encode_is_kept(tmp_path: Path) -> None:

@@ -47,10 +47,10 @@ def described(error: BaseException) -> str:
     return f"{type_name(error)}: {text_of(error)}".removesuffix(": ")
 
 
-def trace_of(error: BaseException, ours: str) -> str:
+def trace_of(error: BaseException, ours: str | tuple[str, ...]) -> str:
     """Return file, line and function of each frame from the handler on, without values of locals; empty if it cannot be read.
 
-    ``ours``: the folder whose frames come before the handler's.
+    ``ours``: the folders whose frames come before the handler's.
     """
     for describe in (_with_causes, _frames):
         try:
@@ -60,7 +60,7 @@ def trace_of(error: BaseException, ours: str) -> str:
     return ""
 
 
-def frames_of(error: BaseException, ours: str) -> list[Frame]:
+def frames_of(error: BaseException, ours: str | tuple[str, ...]) -> list[Frame]:
     """Return the same frames for a fingerprint; none if they cannot be read."""
     try:
         return [
@@ -71,7 +71,7 @@ def frames_of(error: BaseException, ours: str) -> list[Frame]:
         return []
 
 
-def _handlers_part(error: BaseException, ours: str) -> TracebackType | None:
+def _handlers_part(error: BaseException, ours: str | tuple[str, ...]) -> TracebackType | None:
     frames = error.__traceback__
     while frames is not None and frames.tb_next is not None and frames.tb_frame.f_code.co_filename.startswith(ours):
         frames = frames.tb_next

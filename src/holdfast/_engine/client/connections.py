@@ -91,6 +91,12 @@ class Connections(Forked):
             await transport.close()
             await store.close()
 
+    async def abandon(self) -> None:
+        """Close what is open, and forget it: ``move`` may follow."""
+        await self.close()
+        with self._lock:
+            self._opened, self._clients = None, {}
+
     def _open(self) -> tuple[Store, Transport]:
         with self._lock:
             if self._opened is None:

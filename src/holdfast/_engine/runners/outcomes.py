@@ -13,7 +13,9 @@ from holdfast._engine.error_text import frames_of, qualified_name, text_of, trac
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast.errors import JobLost, PayloadInvalid
 
-OUR_FOLDER = str(Path(__file__).parents[1])
+PACKAGE = Path(__file__).parents[2]
+OUR_FOLDERS = (str(PACKAGE / "_engine"), str(PACKAGE / "integrations" / "django"))
+"""Code of Holdfast that calls handlers: a traceback begins behind its frames."""
 NOTHING = Done(encode_result(None))
 
 
@@ -33,7 +35,7 @@ def decode(task: TaskDefinition, claim: Claim) -> tuple[dict[str, object], tuple
 
 def invalid_payload(error: PayloadInvalid) -> Invalid:
     """Return the outcome of a job whose payload does not fit its handler."""
-    return Invalid(Reason.PAYLOAD_INVALID, Failure(type_name(error), text_of(error)))
+    return Invalid(Reason.PAYLOAD_INVALID, Failure(type_name(error), text_of(error), path=qualified_name(error)))
 
 
 def outcome_of_value(value: object, task: str) -> Outcome:
@@ -45,7 +47,7 @@ def outcome_of_value(value: object, task: str) -> Outcome:
             return _plain(value)
         return Done(encode_result(value))
     except PayloadInvalid as error:
-        return Invalid(Reason.RESULT_INVALID, Failure(type_name(error), text_of(error)))
+        return Invalid(Reason.RESULT_INVALID, Failure(type_name(error), text_of(error), path=qualified_name(error)))
     except BaseException as error:
         return raised_by(error, task)
 
@@ -64,8 +66,9 @@ def outcome_of_error(error: BaseException, task: TaskDefinition, *, is_stopped: 
 
 def raised_by(error: BaseException, task: str, *, is_final: bool = False) -> Raised:
     """Return a failure of the handler, described as well as its exception permits."""
-    key = error_key(task, Reason.HANDLER_ERROR, qualified_name(error), frames_of(error, OUR_FOLDER))
-    return Raised(Failure(type_name(error), text_of(error), trace_of(error, OUR_FOLDER), key), is_final=is_final)
+    path = qualified_name(error)
+    key = error_key(task, Reason.HANDLER_ERROR, path, frames_of(error, OUR_FOLDERS))
+    return Raised(Failure(type_name(error), text_of(error), trace_of(error, OUR_FOLDERS), key, path), is_final=is_final)
 
 
 def _outcome_of_error(error: BaseException, task: TaskDefinition, *, is_stopped: bool, saw_cancellation: bool) -> Outcome | None:

@@ -15,6 +15,7 @@ from holdfast.dashboard import Dashboard
 from holdfast.errors import ConfigurationError
 from holdfast.integrations.django.access import PERSON, Person, allows, django, person_of
 from holdfast.integrations.django.bridge import answered, scope_of
+from holdfast.integrations.django.wiring import backends, get_app
 from holdfast.sync import PORTAL
 
 KNOWN: Final = ("APP", "ACTIONS", "TITLE")
@@ -26,12 +27,13 @@ def dashboard() -> Dashboard:
     """Return the dashboard that the setting ``HOLDFAST`` describes. Raises ``ConfigurationError`` if it cannot be read."""
     given: Mapping[str, Any] = getattr(settings, "HOLDFAST", {})
     problems = [f"HOLDFAST: there is no {name!r}: use {', '.join(KNOWN)}" for name in given if name not in KNOWN]
-    if not isinstance(given.get("APP"), str):
+    named, there_are = given.get("APP"), backends()
+    if not isinstance(named, str) and (named is not None or not there_are):
         problems.append('HOLDFAST: name your App in settings.py: HOLDFAST = {"APP": "shop.tasks:app"}')
     if problems:
         raise ConfigurationError(problems)
     return Dashboard(
-        load_app(given["APP"]),
+        get_app() if named is None else load_app(named),
         authenticate=django,
         authorize=allows,
         actions=given.get("ACTIONS", False) is True,

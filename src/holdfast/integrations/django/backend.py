@@ -1,0 +1,182 @@
+"""``HoldfastBackend``: the tasks of Django 6.0 and newer as jobs of a store."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from inspect import Parameter, signature
+from typing import Any, get_type_hints
+
+from asgiref.sync import sync_to_async
+from django.core import checks
+from django.db import transaction
+from django.tasks.backends.base import BaseTaskBackend
+from django.tasks.base import Task
+from django.tasks.exceptions import InvalidTask, InvalidTaskBackend, TaskResultDoesNotExist
+from django.tasks.signals import task_enqueued
+from django.utils.json import normalize_json
+
+from holdfast._core.durations import Duration
+from holdfast._core.job import NewJob
+from holdfast._core.limits import Limit
+from holdfast._core.policy import Backoff
+from holdfast._engine.client.within import enqueue_within
+from holdfast._engine.tasks.registry import Errors, problems_of_names
+from holdfast._engine.tasks.task import PreparedJob
+from holdfast._engine.tasks.task import Task as HoldfastsTask
+from holdfast.app import App
+from holdfast.errors import ConfigurationError, JobNotFound
+from holdfast.integrations.django import wiring
+from holdfast.integrations.django.options import BackendOptions
+from holdfast.integrations.django.results import aware, new_result, result_of
+from holdfast.sync import PORTAL, refuse_inside_loop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldfastTask(Task):  # type: ignore[misc]
+    """A task with the options that Django has no word for: ``@task(max_attempts=5)``, from Django 6.1 on."""
+
+    max_attempts: int | None = None
+    max_crashes: int | None = None
+    backoff: Backoff | None = None
+    retry_for: Errors | None = None
+    fail_for: Errors | None = None
+    timeout: Duration | None = None
+    progress_within: Duration | None = None
+    on_crash: str | None = None
+    on_changed_steps: str | None = None
+    retention: Duration | None = None
+    retention_failed: Duration | None = None
+    process: bool | None = None
+    on_rescue: Callable[..., Any] | None = None
+    limit: Limit | None = None
+    sensitive: Sequence[str] | None = None
+
+
+class HoldfastBackend(BaseTaskBackend):  # type: ignore[misc]
+    """``TASKS = {"default": {"BACKEND": "holdfast.integrations.django.HoldfastBackend", "OPTIONS": {"DATABASE": "default"}}}``."""
+
+    task_class = HoldfastTask
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
+        super().__init__(alias, params)
+        try:
+            self.holdfast = BackendOptions.of(self.options)
+        except ConfigurationError as error:
+            raise InvalidTaskBackend("\n".join(f"TASKS[{alias!r}]: {problem}" for problem in error.problems)) from None
+
+    @property
+    def app(self) -> App:
+        """The App of this backend, whose store may have moved to a test's database."""
+        return wiring.app_of(self.alias, self.holdfast)
+
+    def validate_task(self, task: Any) -> None:
+        """Refuse a task that no worker could run, and keep all others for workers and results."""
+        super().validate_task(task)
+        problems = [*problems_of_names(task.module_path, task.queue_name, 0), *_problems_of_parameters(task)]
+        if not problems and wiring.task_named(task.module_path) is None:
+            problems = _problems_of_options(task)
+        if problems:
+            raise InvalidTask("\n".join(problems))
+        wiring.remember(task)
+
+    def enqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Enqueue a task: in the transaction of the caller, after its commit, or now, as ``TRANSACTION`` has it."""
+        refuse_inside_loop("aenqueue")
+        self.validate_task(task)
+        app = self.app
+        prepared = _prepared(app, task, args, kwargs)
+        job = prepared.new_job()
+        result = new_result(task, job.id, self.alias, args, kwargs)
+        announce = partial(task_enqueued.send_robust, type(self), task_result=result)
+        if not self._is_in_transaction():
+            _write(app, prepared, job)
+            announce()
+        elif self.holdfast.joins:
+            connection = wiring.connection_of(self.holdfast)
+            with prepared.around(job) as jobs:
+                enqueue_within(app._connections, connection, jobs, prepared.read)
+            transaction.on_commit(announce, using=self.holdfast.database)
+        else:
+            transaction.on_commit(partial(_write, app, prepared, job), using=self.holdfast.database)
+            transaction.on_commit(announce, using=self.holdfast.database)
+        return result
+
+    async def aenqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Do the same for code in an event loop, in the thread that Django's transactions of that code are in."""
+        return await sync_to_async(self.enqueue, thread_sensitive=True)(task, args, kwargs)
+
+    def get_result(self, result_id: str) -> Any:
+        """Return the result as it is now; ``TaskResultDoesNotExist`` for one that is unknown, also before its transaction commits."""
+        refuse_inside_loop("aget_result")
+        try:
+            return result_of(self.app.jobs.get(result_id), self.alias)
+        except JobNotFound as error:
+            raise TaskResultDoesNotExist(str(error)) from None
+
+    async def aget_result(self, result_id: str) -> Any:
+        """Do the same for code in an event loop."""
+        return await sync_to_async(self.get_result, thread_sensitive=False)(result_id)
+
+    def check(self, **kwargs: Any) -> list[Any]:
+        """Return what is wrong with the settings; no database is opened."""
+        del kwargs
+        from holdfast.integrations.django.checks import problems_of
+
+        return [checks.Error(f"TASKS[{self.alias!r}]: {problem}", hint=hint, id=id) for problem, hint, id in problems_of(self)]
+
+    def _is_in_transaction(self) -> bool:
+        """Return whether the caller has an open transaction that this backend is to heed."""
+        if self.holdfast.mode == "now":
+            return False
+        connection = wiring.connection_of(self.holdfast)
+        return connection.in_atomic_block or (connection.connection is not None and not connection.autocommit)
+
+
+def _prepared(app: App, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PreparedJob[Any]:
+    """Return the job to be written. ``TypeError`` for arguments that are not plain JSON, as Django has it."""
+    known: HoldfastsTask[..., Any, ...] = HoldfastsTask(wiring.registered(app, task), app._connections)
+    options = known.options(queue=task.queue_name, priority=-task.priority, run_at=aware(task.run_after))
+    return options.bind(args=normalize_json(list(args)), kwargs=normalize_json(dict(kwargs)))
+
+
+def _write(app: App, prepared: PreparedJob[Any], job: NewJob) -> None:
+    async def write(jobs: Sequence[NewJob]) -> None:
+        await app._connections.client().enqueue(jobs)
+
+    with prepared.around(job) as jobs:
+        PORTAL.run(write(jobs))
+
+
+def _problems_of_options(task: Any) -> list[str]:
+    from holdfast.integrations.django.handlers import definition_of
+
+    try:
+        definition_of(task)
+    except ConfigurationError as error:
+        return error.problems
+    return []
+
+
+PLAIN = (str, int, float, bytes, type(None), list, tuple, dict, Mapping, Sequence)
+
+
+def _problems_of_parameters(task: Any) -> list[str]:
+    """Return which parameters can never be filled, because their values do not pass through Django's JSON."""
+    try:
+        hints, every = get_type_hints(task.func), list(signature(task.func).parameters.values())
+    except Exception:  # names that exist only for type checkers
+        return []
+    needed = [each for each in every[bool(task.takes_context) :] if each.default is Parameter.empty]
+    return [
+        f"{task.module_path}: {each.name} is a {kind.__name__}, which is not JSON: pass a string or a number, and make it from that"
+        for each in needed
+        if isinstance(kind := hints.get(each.name), type) and not _is_plain(kind)
+    ]
+
+
+def _is_plain(kind: type) -> bool:
+    return kind is object or getattr(kind, "_is_protocol", False) or issubclass(kind, PLAIN)

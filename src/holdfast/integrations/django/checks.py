@@ -1,0 +1,42 @@
+"""Django's system checks: what is wrong with the settings, and, where a database may be opened, what ``holdfast check`` finds."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast._engine.tasks.registry import NAME
+from holdfast.errors import ConfigurationError
+from holdfast.integrations.django import wiring
+
+Problem = tuple[str, str | None, str]
+
+
+def problems_of(backend: Any) -> Iterator[Problem]:
+    """Yield what is wrong with the settings of a backend: the problem, a hint and the id of the check."""
+    for queue in sorted(backend.queues):
+        if not NAME.fullmatch(queue):
+            yield f"QUEUES: {queue!r} is not a queue name", "Use letters, digits and _ . : -", "holdfast.E001"
+    try:
+        app = backend.app
+    except ConfigurationError as error:
+        for problem in error.problems:
+            yield problem, None, "holdfast.E002"
+        return
+    options = backend.holdfast
+    if options.url is not None:
+        return
+    connection = wiring.connection_of(options)
+    if options.mode == "now" and connection.vendor == "sqlite":
+        yield (
+            "TRANSACTION='now' waits for the lock of the caller's own transaction, because SQLite has one for the whole file",
+            "Use 'join', or 'after_commit'.",
+            "holdfast.E003",
+        )
+    if options.joins and connection.vendor == "postgresql" and not _has_psycopg_3():
+        yield "jobs join transactions of psycopg 3, and Django uses psycopg2", "pip install 'psycopg[binary]'", "holdfast.E004"
+    del app
+
+
+def _has_psycopg_3() -> bool:
+    from django.db.backends.postgresql.psycopg_any import is_psycopg3
+
+    return bool(is_psycopg3)

@@ -1,0 +1,54 @@
+"""The URL of the store that is in one of Django's databases."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from holdfast.errors import ConfigurationError
+
+NAMED: Final = 'name another store: OPTIONS {"URL": "postgresql://…"}'
+PASSED_ON: Final = ("sslmode", "sslrootcert", "sslcert", "sslkey", "passfile", "target_session_attrs", "connect_timeout")
+"""Options of libpq that the store has, too. All others are about Django's connections."""
+
+
+def url_of(alias: str, vendor: str, database: Mapping[str, Any]) -> str:
+    """Return the URL of a database as ``settings.DATABASES`` describes it; ``ConfigurationError`` if no store can be in it.
+
+    >>> url_of("default", "postgresql", {"NAME": "shop", "USER": "ada", "PASSWORD": "p@ss", "HOST": "db", "PORT": 5432})
+    'postgresql://ada:p%40ss@db:5432/shop'
+    >>> url_of("default", "sqlite", {"NAME": "/srv/shop.db"})
+    'sqlite:////srv/shop.db'
+    """
+    match vendor:
+        case "postgresql":
+            return _postgres(alias, database)
+        case "sqlite":
+            return _sqlite(alias, str(database.get("NAME") or ""))
+        case _:
+            raise ConfigurationError([f"DATABASES[{alias!r}]: jobs cannot be kept in {vendor}: {NAMED}"])
+
+
+def _postgres(alias: str, database: Mapping[str, Any]) -> str:
+    options: Mapping[str, Any] = database.get("OPTIONS") or {}
+    if not database.get("NAME") or "service" in options:
+        raise ConfigurationError([f"DATABASES[{alias!r}] has no NAME, only the name of a service: {NAMED}"])
+    user, host = (str(database.get(name) or "") for name in ("USER", "HOST"))
+    who = ":".join(quote(str(each), safe="") for each in (user, database.get("PASSWORD")) if each) if user else ""
+    asked = {name: str(options[name]) for name in PASSED_ON if options.get(name)}
+    if host.startswith("/"):  # the folder of a socket
+        asked["host"], host = host, ""
+        if database.get("PORT"):
+            asked["port"] = str(database["PORT"])
+    where = f"{host}:{database['PORT']}" if host and database.get("PORT") else host
+    query = f"?{urlencode(asked, quote_via=quote)}" if asked else ""
+    return f"postgresql://{who}{'@' if who else ''}{where}/{quote(str(database['NAME']), safe='')}{query}"
+
+
+def _sqlite(alias: str, name: str) -> str:
+    if not name or ":memory:" in name or name.startswith("file:"):
+        remedy = f'give tests a file, DATABASES[{alias!r}]["TEST"] = {{"NAME": BASE_DIR / "test.db"}}, or {NAMED}'
+        raise ConfigurationError(
+            [f"DATABASES[{alias!r}] is in the memory of one process, where no worker can see its jobs: {remedy}"]
+        )
+    return f"sqlite:///{Path(name).absolute()}"

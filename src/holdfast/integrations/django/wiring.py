@@ -1,0 +1,139 @@
+"""One App for each backend of ``TASKS``, made from Django's settings, and the tasks of this process.
+
+Backends of Django belong to a thread; what is here belongs to the process.
+"""
+
+import threading
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Final
+
+import django
+from django.apps import apps
+from django.conf import settings
+from django.utils.module_loading import module_has_submodule
+from msgspec import structs
+
+from holdfast._core.postgres_url import public_url
+from holdfast._engine.tasks.registry import TaskDefinition
+from holdfast.app import App
+from holdfast.errors import ConfigurationError
+from holdfast.integrations.django.options import BackendOptions
+from holdfast.integrations.django.store_url import url_of
+from holdfast.sync import PORTAL
+
+BACKEND: Final = "holdfast.integrations.django.HoldfastBackend"
+_LOCK = threading.RLock()
+_APPS: dict[str, App] = {}
+_TASKS: dict[str, Any] = {}
+
+
+def backends() -> dict[str, BackendOptions]:
+    """Return the options of each backend of ``TASKS`` that is Holdfast's; none before Django 6.0."""
+    if django.VERSION < (6,):
+        return {}
+    from django.tasks import task_backends
+
+    from holdfast.integrations.django.backend import HoldfastBackend
+
+    found = {alias: task_backends[alias] for alias in task_backends}
+    return {alias: each.holdfast for alias, each in found.items() if isinstance(each, HoldfastBackend)}
+
+
+def get_app(backend: str | None = None) -> App:
+    """Return the App of a backend of ``TASKS``; without a name, of the only one, or else of ``default``.
+
+    >>> get_app().run_due()  # doctest: +SKIP
+    3
+    """
+    there_are = backends()
+    alias = backend or (next(iter(there_are)) if len(there_are) == 1 else "default")
+    if alias not in there_are:
+        raise ConfigurationError([f'TASKS: {alias!r} has no {{"BACKEND": "{BACKEND}"}}: add it, or use {sorted(there_are)}'])
+    return app_of(alias, there_are[alias])
+
+
+def app_of(alias: str, options: BackendOptions) -> App:
+    """Return the App of a backend. It moves when the database has another name, as in tests."""
+    url = store_of(options)
+    app = _APPS.get(alias)
+    if app is not None and app.settings.url == url:
+        return app
+    with _LOCK:
+        app = _APPS.get(alias)
+        if app is None:
+            app = _APPS[alias] = App(url, imports=options.imports, **options.settings)
+        elif app.settings.url != url:
+            PORTAL.run(app._connections.abandon())
+            app._move(structs.replace(app.settings, url=url))
+        return app
+
+
+def store_of(options: BackendOptions) -> str:
+    """Return the URL of the store of a backend; ``ConfigurationError`` if the database cannot have one."""
+    if options.url is not None:
+        return options.url
+    connection = connection_of(options)
+    return url_of(options.database, connection.vendor, connection.settings_dict)
+
+
+def connection_of(options: BackendOptions) -> Any:
+    """Return this thread's connection to the database of a backend."""
+    from django.db import connections
+
+    if options.database not in settings.DATABASES:
+        known = ", ".join(sorted(settings.DATABASES))
+        raise ConfigurationError([f"OPTIONS: DATABASE={options.database!r} is not in DATABASES: use {known}"])
+    return connections[options.database]
+
+
+def remember(task: Any) -> None:
+    """Keep a task by its name, for workers and for results."""
+    _TASKS.setdefault(task.module_path, task)
+
+
+def task_named(name: str) -> Any | None:
+    """Return the task of that name, if a module that has it is imported. No module is imported by a name that is stored."""
+    return _TASKS.get(name)
+
+
+def registered(app: App, task: Any) -> TaskDefinition:
+    """Return the definition of a task in an App, which gets it if it does not have it yet."""
+    known = app.registry.get(task.module_path)
+    if known is not None:
+        return known
+    from holdfast.integrations.django.handlers import definition_of
+    from holdfast.integrations.django.results import variant
+
+    with _LOCK:
+        if app.registry.get(task.module_path) is None:
+            alias = next((alias for alias, each in _APPS.items() if each is app), task.backend)
+            app.registry.add(definition_of(variant(task, backend=alias), app))
+    return registered(app, task)
+
+
+def discover(imports: tuple[str, ...] = ()) -> None:
+    """Import the module ``tasks`` of each app, and these, and keep their tasks."""
+    from django.tasks import Task
+
+    for config in apps.get_app_configs():
+        if module_has_submodule(config.module, "tasks"):
+            imports = (*imports, f"{config.name}.tasks")
+    for name in imports:
+        for found in tuple(vars(import_module(name)).values()):
+            if isinstance(found, Task):
+                remember(found)
+
+
+def serving_app(backend: str) -> App:
+    """Return the App of a backend with every task that its workers need."""
+    app, options = get_app(backend), backends()[backend]
+    discover(options.imports)
+    for task in tuple(_TASKS.values()):
+        registered(app, task)
+    return app
+
+
+def described(options: BackendOptions) -> Mapping[str, str]:
+    """Return what people see of a backend's store."""
+    return {"store": public_url(store_of(options)), "transaction": options.mode}
