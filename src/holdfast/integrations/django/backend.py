@@ -19,6 +19,7 @@ from holdfast._core.durations import Duration
 from holdfast._core.job import NewJob
 from holdfast._core.limits import Limit
 from holdfast._core.policy import Backoff
+from holdfast._engine.client.handle import id_of
 from holdfast._engine.client.within import enqueue_within
 from holdfast._engine.tasks.registry import Errors, problems_of_names
 from holdfast._engine.tasks.task import PreparedJob
@@ -111,9 +112,10 @@ class HoldfastBackend(BaseTaskBackend):  # type: ignore[misc]
 
     def get_result(self, result_id: str) -> Any:
         """Return the result as it is now; ``TaskResultDoesNotExist`` for one that is unknown, also before its transaction commits."""
-        refuse_inside_loop("aget_result")
         try:
-            return result_of(self.app.jobs.get(result_id), self.alias)
+            id = id_of(result_id)
+            refuse_inside_loop("aget_result")
+            return result_of(self.app.jobs.get(id), self.alias)
         except JobNotFound as error:
             raise TaskResultDoesNotExist(str(error)) from None
 
@@ -155,7 +157,7 @@ def _problems_of_options(task: Any) -> list[str]:
     from holdfast.integrations.django.handlers import definition_of
 
     try:
-        definition_of(task)
+        definition_of(task)  # its own options only: those of all tasks are the concern of the system check
     except ConfigurationError as error:
         return error.problems
     return []

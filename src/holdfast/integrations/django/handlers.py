@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from inspect import iscoroutinefunction
+from types import MappingProxyType
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -23,11 +24,12 @@ def options_of(task: Any) -> Mapping[str, Any]:
     return {**getattr(task.func, ATTRIBUTE, {}), **{name: value for name, value in of_task.items() if value is not None}}
 
 
-def definition_of(task: Any, app: App | None = None) -> TaskDefinition:
+def definition_of(task: Any, app: App | None = None, defaults: Mapping[str, Any] = MappingProxyType({})) -> TaskDefinition:
     """Return a task as an App runs it; ``ConfigurationError`` with all that cannot work."""
     names = {"name": task.module_path, "queue": task.queue_name, "priority": -task.priority}
     handler = _Handler(task, app)
-    return define(handler.awaited() if iscoroutinefunction(task.func) else handler.called(), **names, **options_of(task))
+    function = handler.awaited() if iscoroutinefunction(task.func) else handler.called()
+    return define(function, **names, **{**defaults, **options_of(task)})
 
 
 class _Handler:

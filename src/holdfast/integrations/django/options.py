@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeVar, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from holdfast._engine.tasks.imports import problems_of_imports
 from holdfast._engine.tasks.registry import define
@@ -14,7 +14,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Mode = Literal["join", "after_commit", "now"]
 
 MODES: Final = ("join", "after_commit", "now")
-KNOWN: Final = ("DATABASE", "IMPORTS", "SETTINGS", "TRANSACTION", "URL")
+KNOWN: Final = ("DATABASE", "IMPORTS", "SETTINGS", "TASK_OPTIONS", "TRANSACTION", "URL")
 ATTRIBUTE: Final = "holdfast_options"
 _DJANGO_HAS: Final = {"function", "name", "queue", "priority", "key"}
 TASK_OPTIONS: Final = frozenset(inspect.signature(define).parameters) - _DJANGO_HAS
@@ -24,6 +24,7 @@ class BackendOptions(Struct, frozen=True, kw_only=True):
     """``OPTIONS``, checked. ``url`` wins over ``database``, which then is only where transactions are looked at.
 
     ``mode``: what an enqueue does in a transaction. ``imports``: modules with tasks, beside each app's ``tasks``. ``settings``: of the App.
+    ``task_options``: of all tasks that do not have their own.
     """
 
     database: str = "default"
@@ -31,6 +32,7 @@ class BackendOptions(Struct, frozen=True, kw_only=True):
     mode: Mode = "join"
     imports: tuple[str, ...] = ()
     settings: Mapping[str, Any] = {}
+    task_options: Mapping[str, Any] = {}
 
     @property
     def joins(self) -> bool:
@@ -45,16 +47,19 @@ class BackendOptions(Struct, frozen=True, kw_only=True):
         'after_commit'
         """
         problems = [f"OPTIONS: there is no {name!r}: use {', '.join(KNOWN)}" for name in given if name not in KNOWN]
-        mode, imports, settings = given.get("TRANSACTION", "join"), given.get("IMPORTS", ()), given.get("SETTINGS", {})
+        mode, imports = given.get("TRANSACTION", "join"), given.get("IMPORTS", ())
+        settings, of_tasks = given.get("SETTINGS", {}), given.get("TASK_OPTIONS", {})
         if mode not in MODES:
             problems.append(f"OPTIONS: TRANSACTION={mode!r}: use 'join', 'after_commit' or 'now'")
         problems += [f"OPTIONS: {problem}" for problem in problems_of_imports(imports)]
         if not isinstance(settings, Mapping):
             problems.append(f"OPTIONS: SETTINGS={settings!r}: use a dict of the App's settings, for example {{'ttl': '60s'}}")
+        problems += _unknown("OPTIONS: TASK_OPTIONS", of_tasks if isinstance(of_tasks, Mapping) else {repr(of_tasks): None})
         if problems:
             raise ConfigurationError(problems)
         url, database = given.get("URL"), given.get("DATABASE", "default")
-        return cls(database=database, url=url, mode=cast(Mode, mode), imports=tuple(imports), settings=settings)
+        found = cls(database=database, url=url, mode=cast(Mode, mode), imports=tuple(imports), settings=settings)
+        return structs.replace(found, task_options=of_tasks)
 
 
 def task_options(**options: Any) -> Callable[[Function], Function]:
@@ -63,12 +68,16 @@ def task_options(**options: Any) -> Callable[[Function], Function]:
     >>> @task_options(max_attempts=5, timeout="1m", on_crash="hold")
     ... def charge(order: int) -> None: ...
     """
-    if unknown := sorted(set(options) - TASK_OPTIONS):
-        there_are = f"there are {', '.join(sorted(TASK_OPTIONS))}"
-        raise ConfigurationError([f"task_options has no option {name!r}; {there_are}" for name in unknown])
+    if problems := _unknown("task_options", options):
+        raise ConfigurationError(problems)
 
     def keep(function: Function) -> Function:
         setattr(function, ATTRIBUTE, {**getattr(function, ATTRIBUTE, {}), **options})
         return function
 
     return keep
+
+
+def _unknown(where: str, options: Mapping[str, Any]) -> list[str]:
+    there_are = ", ".join(sorted(TASK_OPTIONS))
+    return [f"{where} has no option {name!r}; there are {there_are}" for name in sorted(set(options) - TASK_OPTIONS)]

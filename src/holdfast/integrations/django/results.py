@@ -39,7 +39,7 @@ def result_of(job: JobView, alias: str) -> Any:
         task=variant(task, priority=-job.priority, queue_name=job.queue, backend=alias, run_after=run_after),
         id=str(job.id),
         status=STATUS[job.state],
-        enqueued_at=local(job.created_at),
+        enqueued_at=local(enqueued_at(job.id)),
         started_at=local(next((each.started_at for each in job.attempts if each.started_at), job.started_at)),
         last_attempted_at=local(job.started_at or _last(job.attempts)),
         finished_at=local(job.finished_at),
@@ -59,7 +59,7 @@ def new_result(task: Any, id: UUID, alias: str, args: Sequence[Any], kwargs: Map
         task=task,
         id=str(id),
         status=TaskResultStatus.READY,
-        enqueued_at=timezone.now(),
+        enqueued_at=local(enqueued_at(id)),
         started_at=None,
         last_attempted_at=None,
         finished_at=None,
@@ -123,7 +123,7 @@ def aware(instant: datetime | None) -> datetime | None:
 
 
 def enqueued_at(id: UUID) -> datetime:
-    """Return when a job was enqueued, on the clock of its producer: the first 48 bits of its id are that time."""
+    """Return when a job was enqueued, on the clock of its producer: the first 48 bits of its id are that time, in milliseconds."""
     return datetime.fromtimestamp((id.int >> 80) / 1000, UTC)
 
 

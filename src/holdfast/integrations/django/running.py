@@ -48,7 +48,7 @@ class Attempt:
             task=task,
             id=str(job.id),
             status=TaskResultStatus.RUNNING,
-            enqueued_at=local(enqueued_at(job.id) if before is None else before.created_at),
+            enqueued_at=local(enqueued_at(job.id)),
             started_at=local(before.attempts[0].started_at) if before is not None and before.attempts else now,
             last_attempted_at=now,
             finished_at=None,

@@ -25,6 +25,7 @@ from holdfast.sync import PORTAL
 BACKEND: Final = "holdfast.integrations.django.HoldfastBackend"
 _LOCK = threading.RLock()
 _APPS: dict[str, App] = {}
+_OPTIONS: dict[str, BackendOptions] = {}
 _TASKS: dict[str, Any] = {}
 
 
@@ -61,6 +62,7 @@ def app_of(alias: str, options: BackendOptions) -> App:
         return app
     with _LOCK:
         app = _APPS.get(alias)
+        _OPTIONS[alias] = options
         if app is None:
             app = _APPS[alias] = App(url, imports=options.imports, **options.settings)
         elif app.settings.url != url:
@@ -108,7 +110,7 @@ def registered(app: App, task: Any) -> TaskDefinition:
     with _LOCK:
         if app.registry.get(task.module_path) is None:
             alias = next((alias for alias, each in _APPS.items() if each is app), task.backend)
-            app.registry.add(definition_of(variant(task, backend=alias), app))
+            app.registry.add(definition_of(variant(task, backend=alias), app, _OPTIONS[alias].task_options))
     return registered(app, task)
 
 
