@@ -1,6 +1,8 @@
 """The application as ``INSTALLED_APPS`` names it. It has no table; Django makes its permissions."""
 
 from django.apps import AppConfig
+from django.core.checks import Tags, register
+from django.db import connections
 
 
 class HoldfastConfig(AppConfig):  # type: ignore[misc]
@@ -10,3 +12,12 @@ class HoldfastConfig(AppConfig):  # type: ignore[misc]
     label = "holdfast"
     verbose_name = "Holdfast"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Register the system checks, and have stores closed before Django drops a test database."""
+        from holdfast.integrations.django.checks import check_stores
+        from holdfast.integrations.django.schema import close_before_drop
+
+        register(check_stores, Tags.database)
+        for connection in connections.all():
+            close_before_drop(connection)

@@ -1,10 +1,13 @@
 """Django's system checks: what is wrong with the settings, and, where a database may be opened, what ``holdfast check`` finds."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from django.core import checks
+
+from holdfast._core.answers import Check
 from holdfast._engine.tasks.registry import NAME
-from holdfast.errors import ConfigurationError
+from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.integrations.django import wiring
 
 Problem = tuple[str, str | None, str]
@@ -17,6 +20,8 @@ def problems_of(backend: Any) -> Iterator[Problem]:
             yield f"QUEUES: {queue!r} is not a queue name", "Use letters, digits and _ . : -", "holdfast.E001"
     try:
         app = backend.app
+        for task in wiring.tasks():
+            wiring.registered(app, task)
     except ConfigurationError as error:
         for problem in error.problems:
             yield problem, None, "holdfast.E002"
@@ -33,10 +38,35 @@ def problems_of(backend: Any) -> Iterator[Problem]:
         )
     if options.joins and connection.vendor == "postgresql" and not _has_psycopg_3():
         yield "jobs join transactions of psycopg 3, and Django uses psycopg2", "pip install 'psycopg[binary]'", "holdfast.E004"
-    del app
 
 
 def _has_psycopg_3() -> bool:
     from django.db.backends.postgresql.psycopg_any import is_psycopg3
 
     return bool(is_psycopg3)
+
+
+def check_stores(databases: Sequence[str] | None = None, **kwargs: Any) -> list[Any]:
+    """Return what ``holdfast check`` finds, where Django's checks may open the database: ``check --database default``, ``migrate``, tests.
+
+    All are warnings: an error would keep ``migrate`` from the very database that lacks its schema.
+    """
+    del kwargs
+    found = []
+    for alias, options in wiring.backends().items():
+        if options.url is None and options.database in (databases or ()):
+            found += [_warning(alias, problem) for problem in _findings(alias) if problem.level != "ok"]
+    return found
+
+
+def _findings(alias: str) -> Sequence[Check]:
+    try:
+        return wiring.get_app(alias).check()
+    except ConfigurationError:  # the checks of settings report it, and a database in memory has no store
+        return ()
+    except HoldfastError as error:
+        return (Check("error", "store", str(error)),)
+
+
+def _warning(alias: str, problem: Check) -> Any:
+    return checks.Warning(f"{alias}: {problem.name}: {problem.message}", hint=problem.remedy or None, id="holdfast.W001")

@@ -7,13 +7,14 @@ from types import MappingProxyType
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import close_old_connections, reset_queries
+from django.db import close_old_connections
 from django.utils.json import normalize_json
 
 from holdfast._core.outcome import ANSWERS
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.registry import TaskDefinition, define
 from holdfast.app import App
+from holdfast.integrations.django.connections import prepare
 from holdfast.integrations.django.options import ATTRIBUTE, TASK_OPTIONS
 from holdfast.integrations.django.running import Attempt, aearlier, earlier
 
@@ -86,12 +87,6 @@ class _Handler:
     def _definition(self) -> TaskDefinition:
         known = None if self._app is None else self._app.registry.get(self._task.module_path)
         return known or definition_of(self._task)
-
-
-def prepare() -> None:
-    """Do what Django does before a request: forget the queries that DEBUG keeps, and close connections that are past their age."""
-    reset_queries()
-    close_old_connections()
 
 
 def plain(value: Any) -> Any:

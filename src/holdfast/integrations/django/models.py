@@ -1,6 +1,15 @@
 """What users may be permitted: a model without a table, because Django keeps permissions with models."""
 
+from typing import Final
+
 from django.db import models
+
+PERMITTED: Final = (
+    ("view", "Can look at jobs, queues and workers"),
+    ("operate", "Can cancel, retry, enqueue, pause and drain"),
+    ("delete", "Can delete jobs, purge queues and reset rows and limits"),
+    ("payload", "Can read payloads, results and messages of errors"),
+)
 
 
 class Jobs(models.Model):  # type: ignore[misc]
@@ -12,9 +21,4 @@ class Jobs(models.Model):  # type: ignore[misc]
         app_label = "holdfast"
         managed = False
         default_permissions = ()
-        permissions = (
-            ("view", "Can look at jobs, queues and workers"),
-            ("operate", "Can cancel, retry, enqueue, pause and drain"),
-            ("delete", "Can delete jobs, purge queues and reset rows and limits"),
-            ("payload", "Can read payloads, results and messages of errors"),
-        )
+        permissions = PERMITTED

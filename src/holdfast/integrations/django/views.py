@@ -13,12 +13,13 @@ from django.http import HttpRequest, HttpResponse
 from holdfast._processes.loading import load_app
 from holdfast.dashboard import Dashboard
 from holdfast.errors import ConfigurationError
+from holdfast.integrations.django import options
 from holdfast.integrations.django.access import PERSON, Person, allows, django, person_of
 from holdfast.integrations.django.bridge import answered, scope_of
 from holdfast.integrations.django.wiring import backends, get_app
 from holdfast.sync import PORTAL
 
-KNOWN: Final = ("APP", "ACTIONS", "TITLE")
+KNOWN: Final = ("APP", "ACTIONS", "TITLE", *options.KNOWN)
 NEEDED: Final = "These pages are for staff with the permission holdfast.view: ask who gives permissions in this project."
 
 

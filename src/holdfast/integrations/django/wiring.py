@@ -4,7 +4,7 @@ Backends of Django belong to a thread; what is here belongs to the process.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final
 
@@ -14,15 +14,15 @@ from django.conf import settings
 from django.utils.module_loading import module_has_submodule
 from msgspec import structs
 
-from holdfast._core.postgres_url import public_url
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast.app import App
 from holdfast.errors import ConfigurationError
-from holdfast.integrations.django.options import BackendOptions
+from holdfast.integrations.django.options import KNOWN, BackendOptions
 from holdfast.integrations.django.store_url import url_of
 from holdfast.sync import PORTAL
 
 BACKEND: Final = "holdfast.integrations.django.HoldfastBackend"
+HAS_TASKS: Final = django.VERSION >= (6,)
 _LOCK = threading.RLock()
 _APPS: dict[str, App] = {}
 _OPTIONS: dict[str, BackendOptions] = {}
@@ -30,9 +30,16 @@ _TASKS: dict[str, Any] = {}
 
 
 def backends() -> dict[str, BackendOptions]:
-    """Return the options of each backend of ``TASKS`` that is Holdfast's; none before Django 6.0."""
-    if django.VERSION < (6,):
-        return {}
+    """Return the options of each backend of ``TASKS`` that is Holdfast's.
+
+    Without one, and before Django 6.0, ``HOLDFAST = {"DATABASE": "default"}`` describes an App whose tasks are made by ``@app.task``.
+    """
+    found = _of_tasks() if HAS_TASKS else {}
+    given = {name: value for name, value in getattr(settings, "HOLDFAST", {}).items() if name in KNOWN}
+    return found if found or not given else {"default": BackendOptions.of(given)}
+
+
+def _of_tasks() -> dict[str, BackendOptions]:
     from django.tasks import task_backends
 
     from holdfast.integrations.django.backend import HoldfastBackend
@@ -50,7 +57,9 @@ def get_app(backend: str | None = None) -> App:
     there_are = backends()
     alias = backend or (next(iter(there_are)) if len(there_are) == 1 else "default")
     if alias not in there_are:
-        raise ConfigurationError([f'TASKS: {alias!r} has no {{"BACKEND": "{BACKEND}"}}: add it, or use {sorted(there_are)}'])
+        remedy = f'add {{"BACKEND": "{BACKEND}"}}' if HAS_TASKS else 'add HOLDFAST = {"DATABASE": "default"} to the settings'
+        known = f", or use {', '.join(sorted(there_are))}" if there_are else ""
+        raise ConfigurationError([f"there is no backend {alias!r} of Holdfast's: {remedy}{known}"])
     return app_of(alias, there_are[alias])
 
 
@@ -114,15 +123,19 @@ def registered(app: App, task: Any) -> TaskDefinition:
     return registered(app, task)
 
 
-def discover(imports: tuple[str, ...] = ()) -> None:
-    """Import the module ``tasks`` of each app, and these, and keep their tasks."""
-    from django.tasks import Task
+def tasks() -> tuple[Any, ...]:
+    """Return all tasks of Django that this process knows."""
+    return tuple(_TASKS.values())
 
-    for config in apps.get_app_configs():
-        if module_has_submodule(config.module, "tasks"):
-            imports = (*imports, f"{config.name}.tasks")
-    for name in imports:
-        for found in tuple(vars(import_module(name)).values()):
+
+def discover(imports: Sequence[str] = ()) -> None:
+    """Import the module ``tasks`` of each app, and these, and keep their tasks."""
+    ours = [f"{each.name}.tasks" for each in apps.get_app_configs() if module_has_submodule(each.module, "tasks")]
+    modules = [import_module(name) for name in (*ours, *imports)]
+    if HAS_TASKS:
+        from django.tasks import Task
+
+        for found in [value for module in modules for value in vars(module).values()]:
             if isinstance(found, Task):
                 remember(found)
 
@@ -131,11 +144,13 @@ def serving_app(backend: str) -> App:
     """Return the App of a backend with every task that its workers need."""
     app, options = get_app(backend), backends()[backend]
     discover(options.imports)
-    for task in tuple(_TASKS.values()):
+    for task in tasks():
         registered(app, task)
     return app
 
 
-def described(options: BackendOptions) -> Mapping[str, str]:
-    """Return what people see of a backend's store."""
-    return {"store": public_url(store_of(options)), "transaction": options.mode}
+def close_all(database: str) -> None:
+    """Close the App of each backend whose jobs are in this database; the next use opens it again."""
+    for alias, options in tuple(_OPTIONS.items()):
+        if options.database == database:
+            _APPS[alias].close()

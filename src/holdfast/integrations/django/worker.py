@@ -3,7 +3,7 @@
 ``HOLDFAST_APP=holdfast.integrations.django.worker:default holdfast worker``, or ``manage.py holdfast worker``, which sets it.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Container, Iterator
 from functools import cache
 from typing import Any
 
@@ -12,10 +12,13 @@ from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from django.db import close_old_connections
 
+from holdfast._engine.tasks.context import Job
 from holdfast._processes.loading import load_app
 from holdfast.app import App
 from holdfast.errors import ConfigurationError
+from holdfast.integrations.django.connections import prepare
 
 NAMED = "settings are not named: use manage.py holdfast …, or set DJANGO_SETTINGS_MODULE=shop.settings"
 
@@ -34,9 +37,8 @@ def _app_of(name: str) -> App:
     from holdfast.integrations.django import wiring
 
     named = getattr(settings, "HOLDFAST", {}).get("APP")
-    if named is None or name in wiring.backends():
-        return wiring.serving_app(name)
-    return around_handlers(load_app(named))
+    app = wiring.serving_app(name) if named is None or name in wiring.backends() else load_app(named)
+    return around_handlers(app, {task.module_path for task in wiring.tasks()})
 
 
 def _set_up() -> None:
@@ -48,39 +50,33 @@ def _set_up() -> None:
         raise ConfigurationError([NAMED]) from error
 
 
-def around_handlers(app: App) -> App:
-    """Close old connections of Django's around each handler of an App that is not made from ``TASKS``."""
-    from django.db import close_old_connections, reset_queries
-
-    from holdfast._engine.tasks.context import Job
-
-    def clean() -> None:
-        reset_queries()
-        close_old_connections()
-
-    if any(not task.is_async for task in map(app.registry.get, app.registry.names()) if task is not None):
+def around_handlers(app: App, but: Container[str]) -> App:
+    """Close old connections of Django's around each handler of an App, but for tasks of Django's, which do it themselves."""
+    others = [task for name in app.registry.names() if name not in but and (task := app.registry.get(name)) is not None]
+    if any(not task.is_async for task in others):
 
         @app.around_run
-        def connections(job: Any) -> Iterator[None]:
-            is_awaited = isinstance(job, Job)  # its connections are in another thread
-            if not is_awaited:
-                clean()
+        def connections_of_thread(job: Any) -> Iterator[None]:
+            if isinstance(job, Job) or job.task in but:
+                yield
+                return
+            prepare()
             try:
                 yield
             finally:
-                if not is_awaited:
-                    close_old_connections()
+                close_old_connections()
 
-    if any(task.is_async for task in map(app.registry.get, app.registry.names()) if task is not None):
+    if any(task.is_async for task in others):
 
         @app.around_run
         async def connections_of_loop(job: Any) -> AsyncIterator[None]:
-            if isinstance(job, Job):
-                await sync_to_async(clean)()
+            if not isinstance(job, Job) or job.task in but:
+                yield
+                return
+            await sync_to_async(prepare)()
             try:
                 yield
             finally:
-                if isinstance(job, Job):
-                    await sync_to_async(close_old_connections)()
+                await sync_to_async(close_old_connections)()
 
     return app
