@@ -30,7 +30,7 @@ PEERS := .venv/peers-$(KEY)
 SERVERS := .venv/servers-$(KEY)
 PIP := .venv/bin/python -m pip install -q --disable-pip-version-check
 
-.PHONY: help demo evolution quick test prove check simulate worlds mutants torture models bench peers clean
+.PHONY: help demo evolution quick test prove django check simulate worlds mutants torture models bench peers clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | awk -F '|' '{ printf "make %-9s %s\n", $$1, $$2 }'
@@ -50,7 +50,10 @@ test: $(DEV) $(SERVERS) ## run what a change can break, four tests at a time (AR
 prove: $(DEV) $(SERVERS) $(BROWSER) ## run the long rest: all stores and settings, a million rows, 20,000 worlds, all mutants and models (an hour)
 	@.venv/bin/python -m pytest -n 2 --dist worksteal --long only $(ARGS)
 	@.venv/bin/python -m proof.simulate --seeds 20000
-	@$(MAKE) --no-print-directory mutants models
+	@$(MAKE) --no-print-directory django mutants models
+
+django: $(SERVERS) ## run the tests of tasks with Django 6.0 and 6.1, which need Python 3.12 or newer (ARGS="-k signals")
+	@scripts/test_django.sh "$(PYTHON)" $(ARGS)
 
 check: $(DEV) ## everything that is read rather than run: lint, format, types, import direction, sizes, docs, language
 	@echo "lint (ruff)"; .venv/bin/ruff check -q .

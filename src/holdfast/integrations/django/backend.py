@@ -100,7 +100,10 @@ class HoldfastBackend(BaseTaskBackend):  # type: ignore[misc]
             connection = wiring.connection_of(self.holdfast)
             with prepared.around(job) as jobs:
                 enqueue_within(app._connections, connection, jobs, prepared.read)
-            transaction.on_commit(announce, using=self.holdfast.database)
+            if connection.in_atomic_block:
+                transaction.on_commit(announce, using=self.holdfast.database)
+            else:  # Django does not know when a transaction commits that it has not begun
+                announce()
         else:
             transaction.on_commit(partial(_write, app, prepared, job), using=self.holdfast.database)
             transaction.on_commit(announce, using=self.holdfast.database)

@@ -1,0 +1,1 @@
+"""A Django project with a shop: an order, and tasks about it."""

@@ -1,0 +1,9 @@
+"""The ``manage.py`` of the shop."""
+
+import os
+import sys
+
+from django.core.management import execute_from_command_line
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.django.shop.settings")
+execute_from_command_line(sys.argv)
