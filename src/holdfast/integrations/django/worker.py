@@ -3,6 +3,7 @@
 ``HOLDFAST_APP=holdfast.integrations.django.worker:default holdfast worker``, or ``manage.py holdfast worker``, which sets it.
 """
 
+import logging
 from collections.abc import AsyncIterator, Container, Iterator
 from functools import cache
 from typing import Any
@@ -36,6 +37,7 @@ def _app_of(name: str) -> App:
         _set_up()
     from holdfast.integrations.django import wiring
 
+    _log_less()
     named = getattr(settings, "HOLDFAST", {}).get("APP")
     app = wiring.serving_app(name) if named is None or name in wiring.backends() else load_app(named)
     return around_handlers(app, {task.module_path for task in wiring.tasks()})
@@ -48,6 +50,13 @@ def _set_up() -> None:
         if settings.configured:
             raise
         raise ConfigurationError([NAMED]) from error
+
+
+def _log_less() -> None:
+    """Leave out the two lines that Django logs for each task, unless the project has chosen a level: Holdfast counts and sums up its own."""
+    logger = logging.getLogger("django.tasks")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.WARNING)
 
 
 def around_handlers(app: App, but: Container[str]) -> App:

@@ -1,0 +1,89 @@
+"""An App made from the settings of a Django project, of any release, and the options that a project writes."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.errors import ConfigurationError
+from holdfast.integrations import django
+from holdfast.integrations.django.options import BackendOptions, task_options
+from holdfast.integrations.django.store_url import url_of
+from holdfast.stores.postgres.schema import VERSION as POSTGRES
+from holdfast.stores.sqlite.schema import VERSION as SQLITE
+
+PROJECT = Path(__file__).with_name("django_app_project.py")
+
+
+def test_an_app_of_the_settings_joins_transactions_and_closes_connections(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(PROJECT), str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        "is the App": True,
+        "store": "/shop.db",
+        "grace": 5.0,
+        "results": ["ada", "carl"],
+        "were open": [False, False],
+        "ids": True,
+        "checks": [],
+        "database checks": ["holdfast.W001"],
+    }
+
+
+def test_commands_without_settings_name_the_remedy(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+    environment |= {"PYTHONPATH": os.pathsep.join(sys.path), "HOLDFAST_APP": "holdfast.integrations.django.worker:default"}
+    command = [sys.executable, "-m", "holdfast.cli", "jobs", "list"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=50, check=False, cwd=tmp_path)
+    assert (done.returncode, "DJANGO_SETTINGS_MODULE" in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("database", "url"),
+    [
+        ({"NAME": "shop"}, "postgresql:///shop"),
+        ({"NAME": "shop", "USER": "a@b", "PASSWORD": "p/w", "HOST": "db", "PORT": ""}, "postgresql://a%40b:p%2Fw@db/shop"),
+        ({"NAME": "shop", "HOST": "/run/pg", "PORT": 6432}, "postgresql:///shop?host=%2Frun%2Fpg&port=6432"),
+        ({"NAME": "shop", "HOST": "db", "OPTIONS": {"sslmode": "require", "pool": True}}, "postgresql://db/shop?sslmode=require"),
+    ],
+)
+def test_a_database_of_postgresql_is_a_store(database: dict[str, Any], url: str) -> None:
+    assert url_of("default", "postgresql", database) == url
+
+
+@pytest.mark.parametrize(
+    ("vendor", "database", "problem"),
+    [
+        ("mysql", {"NAME": "shop"}, "cannot be kept in mysql"),
+        ("postgresql", {"NAME": "", "OPTIONS": {"service": "shop"}}, "name of a service"),
+        ("sqlite", {"NAME": ":memory:"}, '"TEST"'),
+        ("sqlite", {"NAME": "file:memorydb_default?mode=memory&cache=shared"}, "memory of one process"),
+    ],
+)
+def test_a_database_that_cannot_have_jobs_is_refused(vendor: str, database: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=problem):
+        url_of("default", vendor, database)
+
+
+def test_options_name_all_that_is_wrong_at_once() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        BackendOptions.of({"DATBASE": "x", "TRANSACTION": 1, "SETTINGS": 2, "TASK_OPTIONS": {"tries": 3}, "IMPORTS": "shop"})
+    assert len(caught.value.problems) == 5
+    with pytest.raises(ConfigurationError, match="'queue'"):
+        task_options(queue="mail")
+    assert (BackendOptions.of({}).joins, BackendOptions.of({"URL": "memory://"}).joins) == (True, False)
+
+
+def test_the_newest_migration_of_django_names_the_schemas_of_this_release() -> None:
+    migrations = sorted((Path(django.__file__).parent / "migrations").glob("0*.py"))
+    named = re.search(r"StoreSchema\(sqlite=(\d+), postgresql=(\d+)\)", migrations[-1].read_text())
+    assert named is not None
+    remedy = "add a migration beside it for manage.py migrate, or correct the numbers if no release has it"
+    assert (int(named[1]), int(named[2])) == (SQLITE, POSTGRES), f"{migrations[-1].name}: {remedy}"
