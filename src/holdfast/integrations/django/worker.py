@@ -53,7 +53,7 @@ def _set_up() -> None:
 
 
 def _log_less() -> None:
-    """Leave out the two lines that Django logs for each task, unless the project has chosen a level: Holdfast counts and sums up its own."""
+    """Leave out the lines that Django logs for each task, unless the project has chosen a level: Holdfast logs attempts itself."""
     logger = logging.getLogger("django.tasks")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.WARNING)
