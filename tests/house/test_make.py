@@ -37,6 +37,7 @@ def test_help_names_every_target(clone: Path) -> None:
         "quick",
         "test",
         "prove",
+        "django",
         "check",
         "simulate",
         "worlds",

@@ -20,12 +20,18 @@ from holdfast.stores.sqlite.schema import VERSION as SQLITE
 PROJECT = Path(__file__).with_name("django_app_project.py")
 
 
-def test_an_app_of_the_settings_joins_transactions_and_closes_connections(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Run the project once: Django has one setting for a process."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, str(PROJECT), str(tmp_path)]
+    command = [sys.executable, str(PROJECT), str(tmp_path_factory.mktemp("django"))]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=50, check=False)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == {
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_an_app_of_the_settings_joins_transactions_and_closes_connections(found: Any) -> None:
+    assert {name: value for name, value in found.items() if name != "admin"} == {
         "is the App": True,
         "store": "/shop.db",
         "grace": 5.0,
@@ -35,6 +41,29 @@ def test_an_app_of_the_settings_joins_transactions_and_closes_connections(tmp_pa
         "checks": [],
         "database checks": ["holdfast.W001"],
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "offered", "cancel"), [("vera", [], 403), ("otto", ["cancel", "retry"], 302), ("anna", ["delete"], 403)]
+)
+def test_the_admin_lists_jobs_and_offers_what_is_permitted(found: Any, name: str, offered: list[str], cancel: int) -> None:
+    assert found["admin"][name] == {
+        "list": 200,
+        "offered": offered,
+        "has link": name != "anna",  # otto has cancelled it before
+        "has payload": False,
+        "other state": False,
+        "wrong": 200,
+        "story": "/work/jobs/ID",
+        "cancel": cancel,
+        "unknown": 403,
+    }
+
+
+def test_the_admin_refuses_strangers_and_forged_forms_and_records_who_acts(found: Any) -> None:
+    assert (found["admin"]["carla"]["list"], found["admin"]["carla"]["cancel"], found["admin"]["unsafe"]) == (403, 403, 403)
+    assert found["admin"]["audit"] == [["otto", "cancel", "django admin"]]
+    assert found["admin"]["state"] == "cancelled"
 
 
 def test_commands_without_settings_name_the_remedy(tmp_path: Path) -> None:

@@ -22,3 +22,5 @@ class Jobs(models.Model):  # type: ignore[misc]
         managed = False
         default_permissions = ()
         permissions = PERMITTED
+        verbose_name = "job"
+        verbose_name_plural = "jobs"

@@ -10,13 +10,12 @@ from django.contrib.auth.views import redirect_to_login
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponse
 
-from holdfast._processes.loading import load_app
 from holdfast.dashboard import Dashboard
 from holdfast.errors import ConfigurationError
 from holdfast.integrations.django import options
 from holdfast.integrations.django.access import PERSON, Person, allows, django, person_of
 from holdfast.integrations.django.bridge import answered, scope_of
-from holdfast.integrations.django.wiring import backends, get_app
+from holdfast.integrations.django.wiring import backends, project_app
 from holdfast.sync import PORTAL
 
 KNOWN: Final = ("APP", "ACTIONS", "TITLE", *options.KNOWN)
@@ -34,7 +33,7 @@ def dashboard() -> Dashboard:
     if problems:
         raise ConfigurationError(problems)
     return Dashboard(
-        get_app() if named is None else load_app(named),
+        project_app(),
         authenticate=django,
         authorize=allows,
         actions=given.get("ACTIONS", False) is True,

@@ -15,6 +15,7 @@ from django.utils.module_loading import module_has_submodule
 from msgspec import structs
 
 from holdfast._engine.tasks.registry import TaskDefinition
+from holdfast._processes.loading import load_app
 from holdfast.app import App
 from holdfast.errors import ConfigurationError
 from holdfast.integrations.django.options import KNOWN, BackendOptions
@@ -61,6 +62,12 @@ def get_app(backend: str | None = None) -> App:
         known = f", or use {', '.join(sorted(there_are))}" if there_are else ""
         raise ConfigurationError([f"there is no backend {alias!r} of Holdfast's: {remedy}{known}"])
     return app_of(alias, there_are[alias])
+
+
+def project_app() -> App:
+    """Return the App whose jobs the pages show: that of ``HOLDFAST = {"APP": "shop.tasks:app"}``, else the one of ``get_app()``."""
+    named = getattr(settings, "HOLDFAST", {}).get("APP")
+    return get_app() if named is None else load_app(named)
 
 
 def app_of(alias: str, options: BackendOptions) -> App:

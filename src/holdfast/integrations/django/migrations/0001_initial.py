@@ -18,7 +18,13 @@ class Migration(migrations.Migration):  # type: ignore[misc]
         migrations.CreateModel(
             name="Jobs",
             fields=[("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"))],
-            options={"managed": False, "default_permissions": (), "permissions": PERMITTED},
+            options={
+                "managed": False,
+                "default_permissions": (),
+                "permissions": PERMITTED,
+                "verbose_name": "job",
+                "verbose_name_plural": "jobs",
+            },
         ),
         StoreSchema(sqlite=7, postgresql=8),
     ]
