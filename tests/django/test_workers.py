@@ -98,3 +98,12 @@ def test_the_path_of_the_project_goes_on_but_not_that_of_python() -> None:
 def test_migrations_are_complete(sqlite: Any, arguments: list[str]) -> None:
     done = manage(sqlite, *arguments)
     assert done.returncode == 0, done.stderr
+
+
+def test_tests_of_a_project_have_a_database_that_django_drops(database: Any, tmp_path: Path) -> None:
+    named = {
+        **database,
+        "TEST": {"NAME": str(tmp_path / "test.db") if "sqlite3" in database["ENGINE"] else f"test_{database['NAME']}"},
+    }
+    done = manage(named, "test", "tests.django.shop.cases", "--noinput")
+    assert (done.returncode, "Ran 3 tests" in done.stderr) == (0, True), done.stderr
