@@ -26,5 +26,5 @@ class Migration(migrations.Migration):  # type: ignore[misc]
                 "verbose_name_plural": "jobs",
             },
         ),
-        StoreSchema(sqlite=7, postgresql=8),
+        StoreSchema(sqlite=8, postgresql=9),
     ]
