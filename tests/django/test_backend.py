@@ -183,6 +183,7 @@ def chosen() -> None:
     """Stand below options that can work."""
 
 
+@pytest.mark.usefixtures("app")
 def test_a_task_that_no_worker_could_run_is_refused() -> None:
     with pytest.raises(InvalidTask, match="when is a datetime, which is not JSON"):
         HoldfastTask(func=of_a_time, priority=0, backend="default", queue_name="default", run_after=None)
@@ -213,11 +214,24 @@ def test_the_decorator_of_django_6_1_takes_them() -> None:
         assert task(max_attempts=5, timeout="1m")(tasks.add.func).max_attempts == 5
 
 
+def undecided() -> None:
+    """Stand below no options."""
+
+
+@task_options(max_attempts=2)
+def decided() -> None:
+    """Stand below an option that is stronger."""
+
+
 @pytest.mark.usefixtures("database")
 def test_options_of_all_tasks_are_weaker_than_those_of_one(options: Callable[..., None]) -> None:
     options(URL="memory://", TASK_OPTIONS={"max_attempts": 9})
-    result = tasks.is_open.enqueue()
-    assert task_backends["default"].app.jobs.get(result.id).max_attempts in (3, 9)  # the task may be known to the App already
+    made = [
+        HoldfastTask(func=each, priority=0, backend="default", queue_name="default", run_after=None)
+        for each in (undecided, decided)
+    ]
+    jobs = [task_backends["default"].app.jobs.get(each.enqueue().id) for each in made]
+    assert [job.max_attempts for job in jobs] == [9, 2]
 
 
 @pytest.mark.parametrize(
@@ -239,11 +253,18 @@ def test_options_that_do_not_exist_are_refused(options: Callable[..., None], giv
 @pytest.mark.usefixtures("database")
 def test_system_checks_find_what_is_wrong_with_the_settings(options: Callable[..., None]) -> None:
     assert [each for each in checks.run_checks() if each.id.startswith("holdfast.E")] == []
-    for given, id in (({"DATABASE": "attic"}, "E002"), ({"SETTINGS": {"ttl": "soon"}}, "E002"), ({}, "E001")):
-        options(["a b"] if id == "E001" else None, **given)
-        task_backends["default"].app if id == "E001" else None
-        found = [each.id for each in checks.run_checks() if each.id.startswith("holdfast.")]
-        assert found in ([f"holdfast.{id}"], []) if "SETTINGS" in given else found == [f"holdfast.{id}"]
+    options(["a b"])
+    assert [each.id for each in checks.run_checks() if each.id.startswith("holdfast.")] == ["holdfast.E001"]
+    options(["default"], DATABASE="attic")
+    (found,) = [each for each in checks.run_checks() if each.id.startswith("holdfast.")]
+    assert (found.id, "'attic' is not in DATABASES" in found.msg) == ("holdfast.E002", True)
+
+
+@pytest.mark.usefixtures("app")
+@pytest.mark.parametrize(("database", "ids"), [("sqlite", ["holdfast.E003"]), ("postgresql", [])], indirect=["database"])
+def test_now_is_refused_where_it_would_wait_for_itself(options: Callable[..., None], ids: list[str]) -> None:
+    options(TRANSACTION="now")
+    assert [each.id for each in checks.run_checks() if each.id.startswith("holdfast.")] == ids
 
 
 def test_a_database_may_be_checked_too(app: App, capsys: pytest.CaptureFixture[str]) -> None:
