@@ -27,6 +27,7 @@ def dashboard(
     import webbrowser
 
     from holdfast._processes.loading import opened
+    from holdfast._system.service_manager import this_service
     from holdfast.errors import ConfigurationError
 
     _require_extra()
@@ -35,8 +36,11 @@ def dashboard(
     if token_file is None:
         require_loopback(host)
 
+    manager = this_service()
+
     def ready(link: str) -> None:
         click.echo(f"the dashboard is at {link}")
+        manager.notify("READY=1")
         if is_opened:
             webbrowser.open(link)
 
@@ -45,6 +49,7 @@ def dashboard(
             remedy = "mount holdfast.dashboard.Dashboard(app) in that process, or use a file: --url sqlite:///jobs.db"
             raise ConfigurationError([f"a store in memory is seen only from inside its own process: {remedy}"])
         asyncio.run(serve(app, host, port, ready, token_file=token_file, actions=has_actions))
+        manager.notify("STOPPING=1")
     discard_unwritable()
 
 

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,7 +106,9 @@ def worker(  # size: one parameter for each option
     from holdfast._processes.logs import configure_logs
     from holdfast._processes.worker import ProcessOptions
     from holdfast._system.clock import SystemClock
+    from holdfast._system.service_manager import this_service
     from holdfast.cli.banner import Banner
+    from holdfast.cli.service_reports import ServiceReports
 
     open_missing()
     options = ProcessOptions.of(
@@ -121,7 +124,10 @@ def worker(  # size: one parameter for each option
     banner = Banner(target, processes, options, clock.monotonic)
     make = _maker((target, options), kept, clock, events)
     metered = _metered(metrics, metrics_token_file, events, clock, reads_store=metrics_store)
-    reason, code = asyncio.run(_serve(make, banner, events, _changes(clock) if reload else None, metered))
+    reports = ServiceReports(this_service(), processes, restarts=reload)
+    reports.listen(events)
+    serving = _serve(make, banner, events, _changes(clock) if reload else None, metered, partial(reports.keep_alive, clock))
+    reason, code = asyncio.run(serving)
     banner.end(reason, code)
     discard_unwritable()
     context.exit(code)
@@ -187,6 +193,7 @@ async def _serve(
     events: "Events",
     changes: "Changes | None",
     metered: "Callable[[Callable[[], Supervisor]], SupervisedMetrics] | None",
+    living: "Callable[[], Coroutine[None, None, None]]",
 ) -> tuple[str, int]:
     """Serve until the end; return the reason and the exit code."""
     import asyncio
@@ -204,7 +211,9 @@ async def _serve(
     metrics = None if metered is None else metered(lambda: keeper.supervisor).server
     if metrics is not None:
         await metrics.open()
+    signs_of_life = asyncio.create_task(living())
     code = await keeper.run()
+    signs_of_life.cancel()
     if metrics is not None:
         await metrics.close()
     for number in ending:  # one more signal would kill a process that has done all its work, and its exit code would show it
