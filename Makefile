@@ -26,6 +26,8 @@ EVOLUTION := .venv/evolution-$(KEY)
 DEV := .venv/dev-$(KEY)
 BENCH := .venv/bench-$(KEY)
 BROWSER := .venv/browser-$(KEY)
+DEPLOY := .venv/deploy-$(KEY)
+RELEASE := .venv/release-$(KEY)
 PEERS := .venv/peers-$(KEY)
 SERVERS := .venv/servers-$(KEY)
 PIP := .venv/bin/python -m pip install -q --disable-pip-version-check
@@ -47,7 +49,7 @@ quick: $(DEV) ## the tests to run while you work: no servers, less than a minute
 test: $(DEV) $(SERVERS) ## run what a change can break, four tests at a time (ARGS="-k lease -x", or ARGS="-n 0" for one)
 	@.venv/bin/python -m pytest -n 4 --dist worksteal --long $(LONG) $(ARGS)
 
-prove: $(DEV) $(SERVERS) $(BROWSER) ## run the long rest: all stores and settings, a million rows, 20,000 worlds, all mutants and models (an hour)
+prove: $(DEV) $(SERVERS) $(BROWSER) $(DEPLOY) ## run the long rest: all stores and settings, a million rows, 20,000 worlds, all mutants and models (an hour)
 	@.venv/bin/python -m pytest -n 2 --dist worksteal --long only $(ARGS)
 	@.venv/bin/python -m proof.simulate --seeds 20000
 	@$(MAKE) --no-print-directory django mutants models
@@ -131,6 +133,12 @@ $(BROWSER): $(DEV)
 	@echo "installing what looks at the dashboard"
 	@$(PIP) -e '.[browser]'
 	@scripts/install_debian.sh chromium
+	@touch $@
+
+$(DEPLOY): $(DEV)
+	@echo "installing what reads the files of deploy/"
+	@$(PIP) -e '.[deploy]'
+	@scripts/install_debian.sh systemd=systemd-analyze
 	@touch $@
 
 # PostgreSQL, NATS and MongoDB are wheels; PgBouncer and spin are not.
