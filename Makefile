@@ -32,10 +32,10 @@ PEERS := .venv/peers-$(KEY)
 SERVERS := .venv/servers-$(KEY)
 PIP := .venv/bin/python -m pip install -q --disable-pip-version-check
 
-.PHONY: help demo evolution quick test prove django check simulate worlds mutants torture models bench peers clean
+.PHONY: help demo evolution quick test prove django check simulate worlds mutants torture models bench peers release-check clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | awk -F '|' '{ printf "make %-9s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F '|' '{ printf "make %-13s %s\n", $$1, $$2 }'
 
 demo: $(DEMO) ## watch a worker die and its job survive (ARGS="--seconds 20")
 	@.venv/bin/holdfast demo $(ARGS)
@@ -94,6 +94,9 @@ peers: $(PEERS) ## kill and freeze workers of Holdfast and its peers alike (ARGS
 	@scripts/install_debian.sh redis-server
 	@.venv/bin/python -m bench.peers_torture $(ARGS)
 
+release-check: $(RELEASE) ## can this commit be released? build, read, install and run it (ARGS="--dist /tmp/dist")
+	@.venv/bin/python scripts/release_check.py $(ARGS)
+
 clean: ## remove .venv, caches and the demo's output
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis holdfast-demo holdfast-evolution dist
 	find src tests scripts bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -133,6 +136,11 @@ $(BROWSER): $(DEV)
 	@echo "installing what looks at the dashboard"
 	@$(PIP) -e '.[browser]'
 	@scripts/install_debian.sh chromium
+	@touch $@
+
+$(RELEASE): $(VENV)
+	@echo "installing what builds and reads a release"
+	@$(PIP) -e '.[release]'
 	@touch $@
 
 $(DEPLOY): $(DEV)

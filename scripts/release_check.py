@@ -1,8 +1,8 @@
 """Check whether this commit can be released; `make release-check` runs this.
 
-It builds the wheel and the sdist twice in different folders, reads what is in them, installs both into empty environments of each Python
-that is here, runs a job there, and writes the list of what is installed (an SBOM in CycloneDX's form). It prints a list with ✓ and ✗, and
-exits with 1 if one thing is wrong. Files are left in dist/.
+It builds the wheel and the sdist twice, in different folders, and reads what is in them. It installs both into empty environments of each
+Python that is here, and runs a job there. It writes the list of what is installed, an SBOM in the form of CycloneDX. Each finding is printed
+with ✓, ✗ or –, and the exit code is 1 if one is wrong. The files are left in dist/.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ app = App("sqlite:///jobs.db")
 def double(number: int) -> int:
     return 2 * number
 """
-ALONE = f"""
+IMPORTS = f"""
 import importlib.util, sys, holdfast
 found = [name for name in {DRIVERS!r} if importlib.util.find_spec(name)]
 sys.exit(f"installed beside the core: {{found}}" if found else 0)
@@ -46,14 +46,15 @@ sys.exit(f"installed beside the core: {{found}}" if found else 0)
 
 
 class Finding(NamedTuple):
-    """One line of the list."""
+    """One line of the list. ``is_right=None``: it could not be tried here."""
 
-    is_right: bool
+    is_right: bool | None
     what: str
     remedy: str = ""
 
     def __str__(self) -> str:
-        return f"{'✓' if self.is_right else '✗'} {self.what}" + ("" if self.is_right or not self.remedy else f": {self.remedy}")
+        sign = {True: "✓", False: "✗", None: "–"}[self.is_right]
+        return f"{sign} {self.what}" + (f": {self.remedy}" if self.is_right is False and self.remedy else "")
 
 
 def version_of(root: Path) -> str:
@@ -178,7 +179,7 @@ def check_install(python: str, version: str, package: Path, folder: Path) -> Ite
     tool = folder / "bin/holdfast"
     shown = run(tool, "--version", folder=folder)
     yield Finding(version_of(ROOT) in shown.stdout, f"{title}: `holdfast --version`", shown.stdout + shown.stderr)
-    yield outcome(f"{title}: imports without drivers", run(inside, "-W", "error", "-c", ALONE, folder=folder))
+    yield outcome(f"{title}: imports without drivers", run(inside, "-W", "error", "-c", IMPORTS, folder=folder))
     job = run(tool, "enqueue", "shop:app", "double", '{"number": 21}', folder=folder).stdout.strip()
     worked = run(tool, "worker", "shop:app", "--until-empty", folder=folder)
     view = run(tool, "jobs", "show", job, "--app", "shop:app", "--json", folder=folder)
@@ -215,7 +216,7 @@ def check_all(scratch: Path, dist: Path) -> Iterator[Finding]:
     last: Path | None = None
     for name, python in interpreters().items():
         if python is None:
-            yield Finding(True, f"Python {name} is not on this machine, so it was not tried")
+            yield Finding(None, f"Python {name} is not on this machine, so it was not tried")
             continue
         for package in (wheel, sdist):
             last = scratch / f"{name}-{package.suffix[1:]}"
@@ -230,12 +231,12 @@ def main() -> int:
     parser.add_argument("--dist", type=Path, default=ROOT / "dist", help="where the wheel, the sdist and the SBOM are left")
     dist: Path = parser.parse_args().dist
     dist.mkdir(parents=True, exist_ok=True)
-    wrong = 0
+    wrong = untried = 0
     with tempfile.TemporaryDirectory() as scratch:
         for finding in check_all(Path(scratch), dist):
             print(finding, flush=True)
-            wrong += not finding.is_right
-    print(f"{wrong} wrong" if wrong else f"ready: {dist}")
+            wrong, untried = wrong + (finding.is_right is False), untried + (finding.is_right is None)
+    print(f"{wrong} wrong, {untried} not tried here; the files are in {dist}")
     return 1 if wrong else 0
 
 
