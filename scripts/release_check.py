@@ -1,8 +1,8 @@
 """Check whether this commit can be released; `make release-check` runs this.
 
 It builds the wheel and the sdist twice, in different folders, and reads what is in them. It installs both into empty environments of each
-Python that is here, and runs a job there. It writes the list of what is installed, an SBOM in the form of CycloneDX. Each finding is printed
-with ✓, ✗ or –, and the exit code is 1 if one is wrong. The files are left in dist/.
+Python that is here, and runs a job there. It writes the list of what is installed, an SBOM in the form of CycloneDX. Each finding is
+printed with ✓, ✗ or –, and the exit code is 1 if one is wrong. The files are left in dist/.
 """
 
 from __future__ import annotations
