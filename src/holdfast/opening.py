@@ -1,6 +1,7 @@
 """What the settings name, opened: store, transport, the users' tables. Drivers are loaded only here, when they are needed."""
 
 import os
+import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -137,7 +138,7 @@ def open_transport(settings: Settings) -> Transport:
         return _open_listening(settings)
     if tails(settings.url, address):
         return _open_tailing(settings, follows_changes=address is not None and address.kind == CHANGES)
-    if address is None and scheme_of(settings.url) == "sqlite":
+    if address is None and scheme_of(settings.url) == "sqlite" and hasattr(socket, "AF_UNIX"):  # Windows has none: workers poll
         from holdfast._system.host import SystemHost
         from holdfast.transports.local import LocalTransport
 

@@ -14,7 +14,8 @@ import sys
 import time
 
 SIGKILL = 9
-CLOCKS = (time.CLOCK_MONOTONIC, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+MONOTONIC = getattr(time, "CLOCK_MONOTONIC", -1)  # Windows has none, and no worker runs there
+CLOCKS = (MONOTONIC, getattr(time, "CLOCK_BOOTTIME", MONOTONIC))
 """The clocks that deadlines may be on: the kernel's monotonic one, and the one that runs through suspend."""
 DEADLINE_BYTES = 8
 RECHECK = 0.1

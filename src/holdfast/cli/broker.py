@@ -98,8 +98,8 @@ def _print_token(text: str) -> None:
 
 def _serve(app: "App", listening: "Listening", authenticate: "Authenticate | None", rate: int | None) -> None:
     import asyncio
-    import signal
 
+    from holdfast._system.ending_signals import on_ending_signals
     from holdfast.app import environment_of
     from holdfast.broker.broker import Broker
     from holdfast.broker.serving import Server
@@ -113,8 +113,7 @@ def _serve(app: "App", listening: "Listening", authenticate: "Authenticate | Non
                 await environment.store.workers()  # a store that cannot be used is an error now, and not at the first request
             served = Broker(environment, app.settings, registry=app.registry, authenticate=authenticate or local, rate=rate)
             server = Server(served, listening, say)
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                asyncio.get_running_loop().add_signal_handler(number, server.stop)
+            on_ending_signals(asyncio.get_running_loop(), server.stop)
             await server.run_until_stopped()
         finally:
             await app.aclose()

@@ -1,5 +1,6 @@
 """``holdfast check``."""
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,11 @@ def check(context: click.Context, target: str, as_json: bool) -> None:
 def _of_workers(app: "App", target: str) -> "Iterator[Check]":
     """Find what `holdfast worker` would refuse, although the App itself is valid."""
     from holdfast._core.answers import Check
+    from holdfast._core.platforms import limits_of
+    from holdfast._system.guard import sees_processes
 
+    if (limits := limits_of(sys.platform, sees_processes=sees_processes())) is not None:
+        yield Check("warning", "system", *limits)
     if not app.registry.names() and not app.watches:  # a watch without a handler has a separate finding
         remedy = "decorate a function with @app.task in this module or one that it imports"
         yield Check("warning", "tasks", f"{target} has no tasks, so no worker can run it", remedy)

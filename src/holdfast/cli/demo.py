@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from holdfast.cli.options import DURATION
+from holdfast.cli.systems import require_workers
 
 
 @click.command()
@@ -28,6 +29,7 @@ def demo(
     With --workflow three repositories are analyzed at once and joined in a report; the lost node alone runs again.
     With the --url of a server each worker has its own supervisor, which is killed with it, as if its machine was lost.
     """
+    require_workers()
     from holdfast.demo.show import Show, ShowFailed, Wishes
     from holdfast.demo.workflow_show import WorkflowShow
 

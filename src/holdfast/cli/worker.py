@@ -13,6 +13,7 @@ from holdfast._core.text import printable
 from holdfast._processes.logs import ERRORS, JOBS, LEVELS
 from holdfast.cli.options import DURATION, Count, app_options
 from holdfast.cli.stderr import discard_unwritable, open_missing, write_stderr
+from holdfast.cli.systems import require_workers
 
 if TYPE_CHECKING:
     from holdfast._engine.events import Events
@@ -110,6 +111,7 @@ def worker(  # size: one parameter for each option
     from holdfast.cli.banner import Banner
     from holdfast.cli.service_reports import ServiceReports
 
+    require_workers()
     open_missing()
     options = ProcessOptions.of(
         *(concurrency, queues, log_level, log_format),
@@ -169,11 +171,8 @@ def _maker(
     from holdfast._system.clock import SystemRandomness
     from holdfast._system.host import SystemHost
     from holdfast.cli.output import to_json
-    from holdfast.errors import ConfigurationError
     from holdfast.opening import connect, open_table
 
-    if sys.platform == "win32":
-        raise ConfigurationError(["workers run on Linux and macOS; Windows can enqueue"])
     target, options = arguments
     return lambda: Supervisor(
         host=SystemHost(clock),

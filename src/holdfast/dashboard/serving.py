@@ -1,7 +1,6 @@
 """The dashboard's own server, on this machine only."""
 
 import asyncio
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from socket import AF_INET, AF_INET6, IPPROTO_TCP, TCP_NODELAY, create_server, socket
@@ -11,6 +10,7 @@ import uvicorn
 
 from holdfast._core.listen_address import is_loopback
 from holdfast._system.clock import SystemRandomness
+from holdfast._system.ending_signals import on_ending_signals
 from holdfast.app import App
 from holdfast.dashboard.dashboard import Dashboard
 from holdfast.errors import ConfigurationError
@@ -65,8 +65,7 @@ async def serve(
     )
     with _listener(host, port) as listener:
         server = _Server(config, lambda: ready(_link(listener) + path), dashboard.stop)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, server.stop)
+        on_ending_signals(asyncio.get_running_loop(), server.stop)
         try:
             await server.serve(sockets=[listener])
         finally:
