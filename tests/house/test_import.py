@@ -13,6 +13,8 @@ import holdfast
 from holdfast.errors import PACKAGES, MissingExtra
 
 ROOT = Path(__file__).parents[2]
+LEFT_OUT = {"all", "bench", "browser", "deploy", "dev", "evolution", "peers", "release"}
+"""Extras that only this repository needs."""
 
 
 def test_every_public_name_is_importable_and_listed_once() -> None:
@@ -38,18 +40,13 @@ def test_core_dependencies_stay_three() -> None:
 
 def test_all_holds_every_extra_and_dev_holds_all() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert extras["all"] == [
-        f"holdfast[{','.join(sorted(extras.keys() - {'all', 'bench', 'browser', 'dev', 'evolution', 'peers'}))}]"
-    ]
+    assert extras["all"] == [f"holdfast[{','.join(sorted(extras.keys() - LEFT_OUT))}]"]
     assert "holdfast[all,bench]" in extras["dev"]
 
 
 def test_an_error_names_the_packages_of_an_extra_as_a_shell_takes_them() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    needed = {
-        name: [re.split("[>=;]", each)[0].strip() for each in extras[name]]
-        for name in extras.keys() - {"all", "bench", "browser", "dev", "evolution", "peers"}
-    }
+    needed = {name: [re.split("[>=;]", each)[0].strip() for each in extras[name]] for name in extras.keys() - LEFT_OUT}
     assert {name: shlex.split(packages) for name, packages in PACKAGES.items()} == needed
     assert str(MissingExtra("psycopg", "postgres")) == "psycopg is not installed: pip install asyncpg 'psycopg[binary]'"
 
