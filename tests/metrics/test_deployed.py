@@ -63,3 +63,32 @@ def test_prometheus_itself_accepts_the_rules_and_each_alert_fires_and_is_silent(
 ) -> None:
     done = subprocess.run([promtool, *arguments], cwd=RULES.parent, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+SCALING = """
+rule_files: [rules.yml]
+tests:
+  - interval: 1m
+    input_series:
+      - {series: 'holdfast_queue_backlog{queue="mail",pod="a"}', values: '7 7 7'}
+      - {series: 'holdfast_queue_backlog{queue="mail",pod="b"}', values: '7 7 7'}
+      - {series: 'holdfast_queue_backlog{queue="other",pod="a"}', values: '9 9 9'}
+      - {series: 'holdfast_queue_paused{queue="mail",pod="a"}', values: '0 0 1'}
+      - {series: 'holdfast_queue_paused{queue="mail",pod="b"}', values: '0 0 1'}
+    promql_expr_test:
+      - {expr: wanted, eval_time: 1m, exp_samples: [{labels: wanted, value: 7}]}
+      - {expr: wanted, eval_time: 2m, exp_samples: []}
+"""
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(240)
+def test_prometheus_counts_a_queue_once_for_the_scaler_and_not_while_it_is_paused(promtool: str, tmp_path: Path) -> None:
+    template = (ROOT / "deploy/helm/holdfast/templates/scaledobject.yaml").read_text()
+    (query,) = re.findall(r"query: (max\(.*)", template)
+    expression = query.replace("{{ .Values.keda.queue }}", "mail")
+    (tmp_path / "rules.yml").write_text(f"groups: [{{name: a, rules: [{{record: wanted, expr: '{expression}'}}]}}]")
+    (tmp_path / "test.yml").write_text(SCALING)
+    words = [promtool, "test", "rules", "test.yml"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
