@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -198,7 +199,7 @@ def read(block: Block) -> None:
     if block.language == "python":
         ast.parse(block.text, block.where)
     for command in commands_of(block) if block.language == "console" else ():
-        words = shlex.split(command.text)
+        words = list(takewhile(lambda word: word != "&", shlex.split(command.text, comments=True)))
         if words[0] == "holdfast":
             _parse(words[1:])
         else:
