@@ -23,6 +23,7 @@ KEY := $(shell { cat pyproject.toml; echo "$(BASE) $(CURDIR)"; } | cksum | cut -
 VENV := .venv/made-$(KEY)
 DEMO := .venv/demo-$(KEY)
 EVOLUTION := .venv/evolution-$(KEY)
+SITE := .venv/site-$(KEY)
 DEV := .venv/dev-$(KEY)
 BENCH := .venv/bench-$(KEY)
 BROWSER := .venv/browser-$(KEY)
@@ -32,7 +33,7 @@ PEERS := .venv/peers-$(KEY)
 SERVERS := .venv/servers-$(KEY)
 PIP := .venv/bin/python -m pip install -q --disable-pip-version-check
 
-.PHONY: help demo evolution quick test prove django check simulate worlds mutants torture models bench peers release-check clean
+.PHONY: help demo evolution quick test prove django check simulate worlds mutants torture models bench peers docs release-check clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F '|' '{ printf "make %-13s %s\n", $$1, $$2 }'
@@ -94,11 +95,14 @@ peers: $(PEERS) ## kill and freeze workers of Holdfast and its peers alike (ARGS
 	@scripts/install_debian.sh redis-server
 	@.venv/bin/python -m bench.peers_torture $(ARGS)
 
+docs: $(SITE) ## build the site of the documentation into build/site; it works from file://
+	@.venv/bin/python scripts/build_site.py
+
 release-check: $(RELEASE) ## can this commit be released? build, read, install and run it (ARGS="--dist /tmp/dist")
 	@.venv/bin/python scripts/release_check.py $(ARGS)
 
 clean: ## remove .venv, caches and the demo's output
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis holdfast-demo holdfast-evolution dist
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis holdfast-demo holdfast-evolution dist build
 	find src tests scripts bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV):
@@ -116,6 +120,11 @@ $(EVOLUTION): $(VENV)
 	@echo "installing what the demo in the browser needs"
 	@$(PIP) -e '.[evolution]'
 	@touch $@ $(DEMO)
+
+$(SITE): $(VENV)
+	@echo "installing what builds the site"
+	@$(PIP) -e '.[docs]'
+	@touch $@
 
 $(BENCH): $(VENV)
 	@echo "installing what the benchmark needs"

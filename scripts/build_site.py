@@ -13,6 +13,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import holdfast
+
 sys.path.insert(0, str(Path(__file__).parent))
 from site_map import MAP
 
@@ -51,14 +53,22 @@ def on_the_site(text: str, page: Path) -> str:
 
 def api_page() -> str:
     """Return a page of directives that show the docstrings of all public names."""
-    import holdfast
-
     kinds = {name: getattr(holdfast, name) for name in sorted(holdfast.__all__) if not name.startswith("_")}
-    lines = ["# Python", "", "Every public name of `holdfast`, with its docstring. The other pages of the reference explain more.", ""]
+    lines = [
+        "# Python",
+        "",
+        "Every public name of `holdfast`, with its docstring. The other pages of the reference explain more.",
+        "",
+    ]
     for name, value in kinds.items():
         if not isinstance(value, type) and not callable(value):
             continue
-        lines += [f"## `{name}`", "", "```{eval-rst}", f".. auto{'class' if isinstance(value, type) else 'function'}:: holdfast.{name}"]
+        lines += [
+            f"## `{name}`",
+            "",
+            "```{eval-rst}",
+            f".. auto{'class' if isinstance(value, type) else 'function'}:: holdfast.{name}",
+        ]
         lines += ["   :members:"] if isinstance(value, type) else []
         lines += ["   :no-index:", "```", ""]
     return "\n".join(lines)
@@ -106,7 +116,20 @@ def main(target: Path) -> int:
     for folder in (source, target):
         shutil.rmtree(folder, ignore_errors=True)
     copy_pages(source)
-    command = ["-m", "sphinx", "-q", "-W", "--keep-going", "-n", "-b", "html", "-c", str(ROOT / "scripts/site"), str(source), str(target)]
+    command = [
+        "-m",
+        "sphinx",
+        "-q",
+        "-W",
+        "--keep-going",
+        "-n",
+        "-b",
+        "html",
+        "-c",
+        str(ROOT / "scripts/site"),
+        str(source),
+        str(target),
+    ]
     if subprocess.run([sys.executable, *command], check=False).returncode:
         return 1
     (target / "llms.txt").write_text(llms(), encoding="utf-8")

@@ -1,83 +1,92 @@
-"""The page on FastAPI: its task runs, and its stream works in Starlette, which FastAPI is made of and which is installed here."""
+"""The application of the page on FastAPI does what the page states, asked as a server asks."""
 
-import ast
 import asyncio
+import importlib
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
-from holdfast import App
-from holdfast.integrations.starlette import SHOWN, lifespan, progress_response
-from tests.docs.pages import ROOT, Block, blocks_of
+from holdfast.integrations.starlette import SHOWN
+from tests.docs.pages import ROOT, blocks_of
 
 PAGE = ROOT / "docs/how-to/fastapi.md"
-TEXT = PAGE.read_text(encoding="utf-8")
+SCRIPT = next(block.text for block in blocks_of(PAGE) if block.language == "javascript")
 
 
-def block(name: str) -> Block:
-    return next(each for each in blocks_of(PAGE) if each.text.startswith(f"# {name}\n"))
+class Answer:
+    """What an ASGI application sent."""
+
+    def __init__(self) -> None:
+        self.status, self.headers, self.body = 0, dict[str, str](), b""
+
+    async def send(self, message: Any) -> None:
+        """Keep a part of the answer."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+        self.body += message.get("body", b"")
 
 
-def namespace_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.chdir(folder)
-    names: dict[str, Any] = {"__name__": "tasks"}
-    exec(compile(block("tasks.py").text.replace("asyncio.sleep(0.1)", "asyncio.sleep(0)"), "tasks.py", "exec"), names)
-    return names
-
-
-async def answered(web: Starlette, path: str) -> bytes:
-    """Return the body of a GET, asked as a server asks."""
-    body: list[bytes] = []
+async def ask(web: Any, method: str, path: str, body: bytes = b"") -> Answer:
+    parts = [{"type": "http.request", "body": body, "more_body": False}]
+    answer = Answer()
 
     async def receive() -> dict[str, Any]:
-        await asyncio.Event().wait()  # the visitor stays
-        return {"type": "http.disconnect"}
+        if not parts:
+            await asyncio.Event().wait()  # the visitor stays
+        return parts.pop()
 
-    async def send(message: Any) -> None:
-        body.append(message.get("body", b""))
-
-    scope = {"type": "http", "method": "GET", "path": path, "headers": [], "query_string": b"", "app": web}
-    await web(scope, receive, send)
-    return b"".join(body)
-
-
-async def test_the_task_of_the_page_runs_and_its_progress_is_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = namespace_of(tmp_path, monkeypatch)
-    app: App = names["app"]
-
-    async def progress(request: Request) -> Response:
-        return await progress_response(app, UUID(request.path_params["id"]), every="100ms")
-
-    web = Starlette(routes=[Route("/jobs/{id}/progress", progress)], lifespan=lifespan(app))
-    try:
-        handle = await names["analyze"].options(unique_key="https://a.org").aenqueue("https://a.org")
-        again = await names["analyze"].options(unique_key="https://a.org").aenqueue("https://a.org")
-        assert again.id == handle.id
-        await app.arun_due()
-        stream = (await answered(web, f"/jobs/{handle.id}/progress")).decode()
-        assert "event: end" in stream
-        assert '"message":"page 100 of 100"' in stream
-        assert '"result"' not in stream
-        assert await handle.aresult() == {"url": "https://a.org", "pages": 100}
-    finally:
-        await app.aclose()
+    scope = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http", "root_path": ""}
+    scope |= {"method": method, "path": path, "raw_path": path.encode(), "headers": [], "query_string": b""}
+    await web(scope, receive, answer.send)
+    return answer
 
 
-def test_what_the_page_imports_of_holdfast_exists() -> None:
-    tree = ast.parse(block("web.py").text)
-    imports = [each for each in ast.walk(tree) if isinstance(each, ast.ImportFrom) and str(each.module).startswith("holdfast")]
-    assert len(imports) == 2
-    for each in imports:
-        module = __import__(str(each.module), fromlist=[alias.name for alias in each.names])
-        assert [alias.name for alias in each.names if not hasattr(module, alias.name)] == []
+@pytest.fixture
+def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The module web.py of the page, in a folder with its other files."""
+    for block in blocks_of(PAGE):
+        if block.file is not None:
+            (tmp_path / block.file).write_text(block.text.replace("asyncio.sleep(0.1)", "asyncio.sleep(0)"))
+    (tmp_path / "job.html").write_text("<progress></progress>")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("tasks", "web"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    module = importlib.import_module("web")
+    yield module
+    module.app.close()
+    for name in ("tasks", "web"):
+        sys.modules.pop(name, None)
 
 
-def test_the_page_names_the_fields_that_visitors_see() -> None:
-    (line,) = [each for each in TEXT.splitlines() if each.startswith("* The stream has ")]
+async def test_a_form_enqueues_one_job_and_its_progress_is_streamed_to_the_end(web: Any) -> None:
+    assert b'name="url"' in (await ask(web.site, "GET", "/")).body
+    created = [await ask(web.site, "POST", "/analyses", b"url=https%3A%2F%2Fa.org") for _ in range(2)]
+    assert [answer.status for answer in created] == [303, 303]
+    (place,) = {answer.headers["location"] for answer in created}
+    assert (await ask(web.site, "GET", place)).body == b"<progress></progress>"
+    job = place.rpartition("/")[2]
+    await web.app.arun_due()
+    stream = await ask(web.site, "GET", f"/jobs/{job}/progress")
+    assert stream.headers["x-accel-buffering"] == "no"
+    assert b"event: end" in stream.body
+    assert b'"message":"page 100 of 100"' in stream.body
+    assert b'"result"' not in stream.body
+    shown = await ask(web.site, "GET", f"/jobs/{job}")
+    assert b'"pages":100' in shown.body
+    assert [name for name in SHOWN if f'"{name}"'.encode() not in stream.body] == []
+
+
+async def test_an_unknown_job_is_not_found(web: Any) -> None:
+    job = "00000000-0000-0000-0000-000000000001"
+    assert [(await ask(web.site, "GET", f"/jobs/{job}{rest}")).status for rest in ("", "/progress")] == [404, 404]
+
+
+def test_the_page_names_the_fields_that_visitors_see_and_the_script_reads_them() -> None:
+    (line,) = [each for each in PAGE.read_text(encoding="utf-8").splitlines() if each.startswith("* The stream has ")]
     assert [name for name in SHOWN if f"`{name}`" not in line] == []
+    assert {name for name in SHOWN if f"job.{name}" in SCRIPT} >= {"state", "attempt", "message", "fraction", "rescued"}
