@@ -65,6 +65,7 @@ check: $(DEV) ## everything that is read rather than run: lint, format, types, i
 	@echo "import direction (import-linter)"; .venv/bin/lint-imports --no-logo
 	@echo "sizes of files and functions"; .venv/bin/python scripts/check_sizes.py
 	@echo "paths and links in the documents"; .venv/bin/python scripts/check_docs.py
+	@echo "claims of the documents"; .venv/bin/python scripts/check_claims.py
 	@echo "plain English"; .venv/bin/python scripts/check_language.py
 
 simulate: $(DEV) ## run the engine under seeded faults (SEEDS=1000)
