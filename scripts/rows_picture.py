@@ -1,4 +1,4 @@
-"""The picture of docs/how-to/stuck-table.md: rows of a table by status over time, while a process is killed every second.
+"""The picture of docs/how-to/rows.md: rows of a table by status over time, while a process is killed every second.
 
     python scripts/rows_picture.py measure    # docs/images/rows.csv, half a minute, then draw
     python scripts/rows_picture.py draw       # docs/images/rows.svg from it

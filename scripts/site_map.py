@@ -23,7 +23,13 @@ MAP: dict[str, tuple[str, ...]] = {
         "how-to/urgent-queue",
         "how-to/embedding",
     ),
-    "How to: survive": ("how-to/crashes", "how-to/stuck-table"),
+    "How to: survive": (
+        "how-to/crashes",
+        "how-to/rows",
+        "how-to/stuck-table",
+        "how-to/stuck-table-worker",
+        "how-to/stuck-table-counts",
+    ),
     "How to: test": ("how-to/testing", "how-to/test-crashes"),
     "Understand": (
         "concepts/recovery",

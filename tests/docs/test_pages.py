@@ -21,6 +21,8 @@ LONG = (
     "tutorial.md",
     "how-to/test-crashes.md",
     "how-to/stuck-table.md",
+    "how-to/stuck-table-worker.md",
+    "how-to/stuck-table-counts.md",
     "how-to/own-store.md",
     "how-to/crashes.md",
     "how-to/testing.md",
