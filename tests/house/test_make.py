@@ -46,6 +46,7 @@ def test_help_names_every_target(clone: Path) -> None:
         "models",
         "bench",
         "peers",
+        "docs",
         "release-check",
         "clean",
     ]
