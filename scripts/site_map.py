@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 MAP: dict[str, tuple[str, ...]] = {
-    "Start": ("tutorial", "how-to/fastapi", "how-to/web-frameworks"),
+    "Start": ("tutorial", "how-to/fastapi", "how-to/django", "how-to/web-frameworks"),
     "How to: write jobs": (
         "how-to/idempotent-jobs",
         "how-to/long-jobs",
