@@ -13,7 +13,7 @@ import holdfast
 from holdfast.errors import PACKAGES, MissingExtra
 
 ROOT = Path(__file__).parents[2]
-LEFT_OUT = {"all", "bench", "browser", "deploy", "dev", "evolution", "peers", "release"}
+LEFT_OUT = {"all", "bench", "browser", "deploy", "dev", "docs", "evolution", "peers", "release"}
 """Extras that only this repository needs."""
 
 
