@@ -44,8 +44,10 @@ BEGIN
             digest = held.digest;
             EXIT;
         END IF;
+        -- Asked again when its row is locked: an operator may have reopened the job since.
         DELETE FROM holdfast.unique_keys AS keys
-        WHERE keys.task = of_task AND keys.key = of_key AND keys.job = held.job AND keys.until IS NOT DISTINCT FROM held.until;
+        WHERE keys.task = of_task AND keys.key = of_key AND keys.job = held.job
+            AND NOT holdfast.holds_key(keys.job, keys.until, keys.until_started);
     END LOOP;
 END
 $$;

@@ -69,6 +69,8 @@ gone AS (
         SELECT mine.place FROM mine
         WHERE mine.id <> ALL(ARRAY(
             -- include locked_keys(mine)
+            -- A key that a claim has freed delays no end: a caller's open transaction may have taken it.
+            AND (NOT keys.until_started OR keys.until > (SELECT now FROM clock))
             UNION ALL
             SELECT attempts.job FROM holdfast.attempts_other AS attempts
             WHERE attempts.job = ANY(ARRAY(SELECT mine.id FROM mine WHERE mine.is_remembered))
@@ -217,7 +219,7 @@ aged AS (
 
 freed AS (
     DELETE FROM holdfast.unique_keys
-    WHERE job = ANY(ARRAY(SELECT id FROM ended WHERE unique_key IS NOT NULL)) AND (
+    WHERE job = ANY(ARRAY(SELECT id FROM ended WHERE unique_key IS NOT NULL)) AND ctid = ANY(ARRAY(SELECT place FROM keys)) AND (
         until IS NULL OR until <= (SELECT now FROM clock) OR job <> ALL(ARRAY(SELECT id FROM ended WHERE final_state = 'completed'))
     )
 ),

@@ -16,6 +16,8 @@ gone AS (
         SELECT mine.place FROM mine
         WHERE mine.id <> ALL(ARRAY(
             -- include locked_keys(mine)
+            -- A key that a claim has freed delays no end: a caller's open transaction may have taken it.
+            AND (NOT keys.until_started OR keys.until > (SELECT now FROM clock))
         ))
     ))
     RETURNING
@@ -59,5 +61,6 @@ finished AS (
 
 freed AS (
     DELETE FROM holdfast.unique_keys
-    WHERE job = ANY(ARRAY(SELECT id FROM gone WHERE unique_key IS NOT NULL)) AND (until IS NULL OR until <= (SELECT now FROM clock))
+    WHERE job = ANY(ARRAY(SELECT id FROM gone WHERE unique_key IS NOT NULL)) AND ctid = ANY(ARRAY(SELECT place FROM keys))
+        AND (until IS NULL OR until <= (SELECT now FROM clock))
 ),

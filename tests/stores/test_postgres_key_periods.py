@@ -1,0 +1,62 @@
+"""Unique keys held for a period or freed by the first claim, while other sessions are in the middle of their transactions."""
+
+import asyncio
+
+import psycopg
+import pytest
+
+from holdfast._core.answers import Answer, Duplicate, EnqueueAnswer, ReopenAnswer
+from holdfast._core.job import State
+from holdfast._core.outcome import Fail
+from holdfast.testing.contracts.key_periods import LATEST, NIGHT, NIGHTLY, claimed, keyed
+from holdfast.testing.contracts.scene import Scene, answered, done, play
+from tests.stores.postgres_concurrent_sessions import Stage, rival, waits
+from tests.stores.postgres_databases import Home
+
+PAUSE = """
+CREATE FUNCTION holdfast.pause() RETURNS trigger LANGUAGE plpgsql AS
+'BEGIN PERFORM pg_advisory_xact_lock(15); RETURN NULL; END';
+CREATE TRIGGER pause BEFORE DELETE ON holdfast.unique_keys FOR EACH STATEMENT EXECUTE FUNCTION holdfast.pause()
+"""
+GO_ON = "DROP TRIGGER pause ON holdfast.unique_keys; DROP FUNCTION holdfast.pause()"
+
+
+def test_s11_a_job_that_is_reopened_while_a_call_takes_its_key_keeps_it(home: Home) -> None:
+    """The call has found that the period is over, and is about to delete the key."""
+
+    async def act(at: Scene) -> None:
+        (first,) = await at.enqueue(keyed(at, NIGHTLY))
+        await at.settle(answered(await claimed(at), Fail("no")))
+        await at.store.reopen([first])
+        await at.settle(done(await claimed(at)))
+        at.advance(NIGHT + 1.0)
+        second = keyed(at, NIGHTLY)
+        home.sql(PAUSE)
+        with psycopg.connect(home.dsn) as other:
+            other.execute("SELECT pg_advisory_xact_lock(15)")
+            asking = asyncio.ensure_future(at.send(second))
+            assert await waits(home, asking)
+            assert await at.another().reopen([first]) == ReopenAnswer({first: State.AVAILABLE})
+            other.rollback()
+        answer = await asking
+        home.sql(GO_ON)
+        assert answer == EnqueueAnswer({second.id: Duplicate(first, is_same=True)})
+        assert home.sql("SELECT job FROM holdfast.unique_keys") == [(first,)]
+
+    play(Stage(home), act)
+
+
+@pytest.mark.parametrize("ending", ["done", "failed"])
+def test_l11_a_job_whose_key_a_claim_has_freed_ends_while_a_callers_transaction_takes_the_key(home: Home, ending: str) -> None:
+    async def act(at: Scene) -> None:
+        await at.enqueue(keyed(at, LATEST))
+        running = await claimed(at)
+        second = keyed(at, LATEST)
+        async with rival(home) as caller:
+            assert await caller.enqueue(at.chance.uuid4(), [second]) == EnqueueAnswer()
+            settling = asyncio.ensure_future(at.settle(done(running) if ending == "done" else answered(running, Fail("no"))))
+            assert not await waits(home, settling)
+            assert await settling == (Answer.APPLIED,)
+        assert home.sql("SELECT job FROM holdfast.unique_keys") == [(second.id,)]
+
+    play(Stage(home), act)
