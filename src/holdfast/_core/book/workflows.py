@@ -376,6 +376,7 @@ class _BookMoves(FlowGrowth):
     def block(self, members: Sequence[UUID], *, is_fresh: bool) -> None:
         for job in members:
             row = self._all.jobs[job]
+            self._book._take_key(row)
             self._book._remember_attempt(row)
             blocked = structs.replace(self._book._reopened(row, self.now, is_fresh=is_fresh), state=State.BLOCKED)
             self._put(with_member(blocked, is_suspended=False))

@@ -9,7 +9,9 @@ from holdfast._core.outcome import Fail
 from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._core.uniqueness import Uniqueness
 from holdfast._engine import store_defaults
-from holdfast.testing.contracts.scene import Part, Scene, answered, done, raised, released, story
+from holdfast._ports.workflows import DependentJobs
+from holdfast.testing.contracts.scene import Part, Scene, answered, done, needs, raised, released, story
+from holdfast.testing.contracts.workflow_dependents import after, no_dependents, start
 
 NIGHT = 20 * 3600.0
 NIGHTLY = Uniqueness(seconds=NIGHT)
@@ -190,3 +192,28 @@ class KeyPeriodContract(Part):
         assert await find("task", "k") == job
         await at.settle(done(running))
         assert await find("task", "k") is None
+
+    @story
+    @needs(DependentJobs, no_dependents)
+    async def test_a_reopened_job_on_which_others_depend_holds_its_key_for_its_period(self, at: Scene) -> None:
+        (job,) = await at.enqueue(keyed(at, NIGHTLY))
+        await after(at, job)
+        await at.settle(answered(await claimed(at), Fail("no")))
+        await at.store.reopen([job])
+        await at.settle(done(await start(at, job)))
+        assert await holder_of(at) == job
+        at.advance(NIGHT)
+        assert await holder_of(at) is None
+
+    @story
+    @needs(DependentJobs, no_dependents)
+    async def test_a_reopened_job_on_which_others_depend_takes_a_key_whose_time_is_over(self, at: Scene) -> None:
+        (job,) = await at.enqueue(keyed(at, LATEST))
+        await after(at, job)
+        await at.store.request_cancel([job])
+        (second,) = await at.enqueue(keyed(at, LATEST))
+        assert await at.store.reopen([job]) == ReopenAnswer({job: State.CANCELLED}, {job: second})
+        running = await start(at, second)
+        assert await at.store.reopen([job]) == ReopenAnswer({job: State.AVAILABLE})
+        await at.settle(raised(running))
+        assert await holder_of(at, LATEST) == job

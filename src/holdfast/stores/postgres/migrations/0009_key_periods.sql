@@ -52,7 +52,7 @@ BEGIN
 END
 $$;
 
--- As before, for the previous release and for roots of workflows, which hold their key until they finish.
+-- As before, for the previous release, whose jobs hold their key until they finish.
 CREATE OR REPLACE FUNCTION holdfast.take_key(of_task text, of_key text, asker uuid, of_payload bytea, OUT job uuid, OUT digest bytea)
 LANGUAGE plpgsql AS $$
 DECLARE
