@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -13,7 +14,7 @@ from django.db import connections
 from sqlalchemy import event
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from holdfast import MissingExtra, Unsupported
+from holdfast import Fail, MissingExtra, Unsupported
 from holdfast._core.job import ActiveJob, RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.requests import ProgressUpdate
@@ -216,6 +217,23 @@ class TestOwnBlocksOnPostgres(OwnBlockStories):
             active = await own.at.running()
             with pytest.raises(HoldfastError, match=r"was idle for longer than 0\.2 s and was rolled back"):
                 await own.block(active, dawdle, idle=0.2)
+            assert orders() == 0
+
+        in_own_thread(part, kind, act)
+
+    @few
+    def test_an_error_of_the_users_code_is_passed_on_although_the_connection_was_lost(
+        self, part: Shop, kind: Kind, orders: Callable[[], int]
+    ) -> None:
+        def use(caller: Caller) -> None:
+            insert(caller)
+            with suppress(Exception):
+                caller.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+            raise Fail("no such order")
+
+        async def act(own: OwnThread) -> None:
+            with pytest.raises(Fail, match="no such order"):
+                await own.block(await own.at.running(), use)
             assert orders() == 0
 
         in_own_thread(part, kind, act)

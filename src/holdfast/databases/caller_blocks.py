@@ -14,6 +14,8 @@ from holdfast.databases.at_once import held_now, obeyed
 from holdfast.databases.wrapped import AWAITED_SQLALCHEMY, DJANGO, SCOPED, SQLALCHEMY, is_a, is_session, require_greenlet
 from holdfast.errors import HoldfastError, Unsupported
 
+_LIBRARIES = ("psycopg.", "asyncpg.", "sqlalchemy.", "django.db.")
+
 Check = Callable[[], Any | Coroutine[Any, Any, Any]]
 Meaning = Callable[[Exception, bool], HoldfastError]
 """The error to raise for a connection that was lost, from the library's error, and from whether that was during the commit."""
@@ -71,10 +73,12 @@ def wrapped_block_of(connection: Any) -> Block | None:
 @asynccontextmanager
 async def _checked(block: Block, connection: Any, first: Check, last: Check, meaning: Meaning | None) -> AsyncIterator[Any]:
     await block.begin()
-    is_ending = False
+    is_ending = is_of_user = False
     try:
         await obeyed(first)
+        is_of_user = True
         yield connection
+        is_of_user = False
         await block.flush()
         await obeyed(last)
         is_ending = True
@@ -83,9 +87,17 @@ async def _checked(block: Block, connection: Any, first: Check, last: Check, mea
         is_lost = block.is_lost()
         if not is_ending or is_lost:
             await block.roll_back(error)
-        if meaning is not None and is_lost and isinstance(error, Exception) and not isinstance(error, HoldfastError):
+        is_explained = (
+            _is_of_library(error) if is_of_user else isinstance(error, Exception) and not isinstance(error, HoldfastError)
+        )
+        if meaning is not None and is_lost and is_explained:
             raise meaning(error, is_ending) from error
         raise
+
+
+def _is_of_library(error: BaseException) -> bool:
+    """Return whether a library for databases has raised an error, rather than the user's own code, whose errors are passed on."""
+    return isinstance(error, OSError) or any(f"{kind.__module__}.".startswith(_LIBRARIES) for kind in type(error).__mro__)
 
 
 class _SqlAlchemyBlock(Block):
