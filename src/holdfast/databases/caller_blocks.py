@@ -87,10 +87,8 @@ async def _checked(block: Block, connection: Any, first: Check, last: Check, mea
         is_lost = block.is_lost()
         if not is_ending or is_lost:
             await block.roll_back(error)
-        is_explained = (
-            _is_of_library(error) if is_of_user else isinstance(error, Exception) and not isinstance(error, HoldfastError)
-        )
-        if meaning is not None and is_lost and is_explained:
+        is_theirs = not isinstance(error, HoldfastError) and (not is_of_user or _is_of_library(error))
+        if meaning is not None and is_lost and is_theirs and isinstance(error, Exception):
             raise meaning(error, is_ending) from error
         raise
 

@@ -133,6 +133,14 @@ def test_what_cannot_be_is_named(given: dict[str, Any], problem: str) -> None:
     assert found.startswith(problem)
 
 
+@pytest.mark.parametrize("by", ["order", 5])
+def test_a_task_whose_parameters_are_not_names_gets_one_problem(app: App, by: Any) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        app.task(name="t", unique_by=by)(lambda order: None)
+    (found,) = caught.value.problems
+    assert found == f"task t: unique_by={by!r}: use names of parameters, for example unique_by=('order',)"
+
+
 def _of_a_task(app: App) -> object:
     return app.task(unique_by=("none",))(lambda order: None)
 

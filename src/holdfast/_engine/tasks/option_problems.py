@@ -1,6 +1,6 @@
 """What is wrong with options of tasks and jobs, one sentence each."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 from holdfast._core.durations import Duration, seconds
@@ -42,12 +42,16 @@ def period_of(unique_for: Duration | None, problems: list[str]) -> float | None:
     return period
 
 
-def problems_of_uniqueness(by: object, until: object, key: object = None, on_duplicate: object = "return") -> list[str]:
-    """Return what is wrong with the options of a unique key, but for the key itself."""
+def problems_of_uniqueness(
+    by: object, until: object, key: object = None, on_duplicate: object = "return", *, known: Collection[str] | None = None
+) -> list[str]:
+    """Return what is wrong with the options of a unique key, but for the key itself. ``known``: the parameters of the handler."""
     problems = []
     if by is not None:
         if isinstance(by, str) or not isinstance(by, Sequence) or not all(isinstance(each, str) for each in by):
             problems.append(f"unique_by={by!r}: use names of parameters, for example unique_by=('order',)")
+        elif known is not None:
+            problems += [f"unique_by: {name!r} is no parameter of the handler" for name in sorted({*by}.difference(known))]
         if key is not None:
             problems.append("unique_key and unique_by: use one of them")
     if until not in (None, "finished", "started"):

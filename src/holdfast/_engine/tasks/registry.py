@@ -238,7 +238,6 @@ def define(  # size: one line for each option
         *_problems_of_hook(function, on_rescue),
         *problems_of_limit(limit),
         *problems_of_sensitive(sensitive),
-        *problems_of_uniqueness(unique_by, unique_until),
     ]
     period = period_of(unique_for, problems)
     if on_changed_steps not in set(ChangePolicy):
@@ -261,8 +260,7 @@ def define(  # size: one line for each option
         pass
     if key is not None and payload is not None and key not in payload.fields:
         problems.append(f"key={key!r}: use the name of a parameter of the handler")
-    for field in sorted({*(unique_by or ())} - (frozenset() if payload is None else payload.fields)):
-        problems.append(f"unique_by: {field!r} is no parameter of the handler")
+    problems += problems_of_uniqueness(unique_by, unique_until, known=() if payload is None else payload.fields)
     if problems or policy is None or payload is None:
         raise ConfigurationError([problem if problem.startswith("task ") else f"task {name}: {problem}" for problem in problems])
     return TaskDefinition(
