@@ -140,15 +140,15 @@ RUNNER_UNAVAILABLE = "RUNNER_UNAVAILABLE"
 class Failure(Struct, frozen=True):
     """An exception as data: type and message, a traceback without local variables, and the fingerprint of its cause.
 
-    ``key``: failures of one cause share it; empty if the job never ran, or failed under a release without fingerprints.
     ``path``: the exception's class with its module, such as ``builtins.KeyError``; empty if no exception was raised.
+    ``key``: failures of one cause share it; empty if the job never ran, or failed under a release without fingerprints.
     """
 
     type: str
     message: str
     traceback: str = ""
-    key: str = ""
-    path: str = ""  # stays last: the stores search in the JSON before the traceback
+    path: str = ""
+    key: str = ""  # stays last, where PostgreSQL reads it in the JSON
 
     def __str__(self) -> str:
         return f"{self.type}: {self.message}" if self.message else self.type

@@ -68,7 +68,7 @@ def raised_by(error: BaseException, task: str, *, is_final: bool = False) -> Rai
     """Return a failure of the handler, described as well as its exception permits."""
     path = qualified_name(error)
     key = error_key(task, Reason.HANDLER_ERROR, path, frames_of(error, OUR_FOLDERS))
-    return Raised(Failure(type_name(error), text_of(error), trace_of(error, OUR_FOLDERS), key, path), is_final=is_final)
+    return Raised(Failure(type_name(error), text_of(error), trace_of(error, OUR_FOLDERS), path, key), is_final=is_final)
 
 
 def _outcome_of_error(error: BaseException, task: TaskDefinition, *, is_stopped: bool, saw_cancellation: bool) -> Outcome | None:

@@ -18,7 +18,7 @@ async def failing(at: Scene, key: str, message: str = "no", policy: Policy | Non
     """Let a job fail for good, a second after the last one; return its id."""
     at.advance(1.0)
     job = await at.running(policy=policy)
-    assert await at.settle(answered(job, Raised(Failure("KeyError", message, TRACE, key), is_final=True)))
+    assert await at.settle(answered(job, Raised(Failure("KeyError", message, TRACE, key=key), is_final=True)))
     return job.id
 
 
@@ -69,7 +69,7 @@ class ErrorContract(Part):
 
     @story
     async def test_jobs_with_one_key_are_one_group_of_any_task_and_reason(self, at: Scene) -> None:
-        failure = Failure("KeyError", "no", TRACE, FIRST)
+        failure = Failure("KeyError", "no", TRACE, key=FIRST)
         await failing(at, FIRST)
         await at.settle(answered(await at.running(), Invalid(Reason.RESULT_INVALID, failure)))
         await at.enqueue(at.new(task="other"))
@@ -91,7 +91,7 @@ class ErrorContract(Part):
     async def test_lists_are_of_the_key_of_an_error_in_any_state(self, at: Scene) -> None:
         jobs = [await failing(at, key) for key in (FIRST, SECOND, FIRST)]
         waiting = await at.running()
-        await at.settle(raised(waiting, Failure("KeyError", "no", TRACE, FIRST)))
+        await at.settle(raised(waiting, Failure("KeyError", "no", TRACE, key=FIRST)))
         own = [waiting.id, jobs[2], jobs[0]]
         assert [row.id for row in await at.store.list(JobFilter(error_key=FIRST))] == own
         assert [row.id for row in await at.store.list(JobFilter(error_key=FIRST, state=State.FAILED))] == own[1:]

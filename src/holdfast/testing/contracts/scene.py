@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 TTL = 30.0
 EARLY = 0.001  # less than any duration in a test, more than any store rounds to
 PROCESS = ProcessIdentity("web-1", 42, 7, "boot", "pid:[1]", "time:[1]")
-BOOM = Failure("ValueError", "boom", "Traceback …", "0123456789abcdef")
+BOOM = Failure("ValueError", "boom", "Traceback …", key="0123456789abcdef")
 
 
 class Contract(Protocol):

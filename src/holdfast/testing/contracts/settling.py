@@ -355,7 +355,7 @@ class SettleContract(Part):
             assert (await at.row(job.id)).result == result
             assert await at.settle(done(job, result)) == (Answer.APPLIED,)
         for text in ("", "\x00 zero", "'; DROP TABLE jobs; --", "ä🎁\n\t\\", "x" * 16_000):
-            job, failure = await at.running(), Failure("E", text, text, BOOM.key)
+            job, failure = await at.running(), Failure("E", text, text, key=BOOM.key)
             await at.settle(raised(job, failure))
             row = await at.row(job.id)
             assert (row.error, row.attempts[0].error) == (failure, failure)
