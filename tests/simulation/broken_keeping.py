@@ -146,19 +146,35 @@ class ChildUnfenced(Book):
 class KeyNotFreed(Book):
     """A finished job keeps its key."""
 
-    def _holder(self, row: JobRecord) -> JobRecord | None:
+    def _holder(self, row: JobRecord, now: datetime) -> JobRecord | None:
         ended = (old for old in self._all.jobs.values() if PLACE_OF[old.state] is Place.FINISHED and old.id != row.id)
         keyed = (old for old in ended if row.unique_key is not None and (old.task, old.unique_key) == (row.task, row.unique_key))
-        return super()._holder(row) or next(keyed, None)
+        return super()._holder(row, now) or next(keyed, None)
 
 
 class KeyLookedUpEarlier(Book):
     """An enqueue reads the holder of the key, and writes a moment later."""
 
-    def _holder(self, row: JobRecord) -> JobRecord | None:
-        holder = super()._holder(row)
+    def _holder(self, row: JobRecord, now: datetime) -> JobRecord | None:
+        holder = super()._holder(row, now)
         is_new = holder is not None and (_wall(self) - holder.created_at).total_seconds() < 1.0
         return None if is_new else holder
+
+
+class PeriodIgnored(Book):
+    """A job frees its key as soon as it has completed, although its period is not over."""
+
+    def _holder(self, row: JobRecord, now: datetime) -> JobRecord | None:
+        holder = super()._holder(row, now)
+        return None if holder is not None and PLACE_OF[holder.state] is Place.FINISHED else holder
+
+
+class KeyFreedBeforeClaim(Book):
+    """A job that frees its key when it is claimed has freed it before."""
+
+    def _holder(self, row: JobRecord, now: datetime) -> JobRecord | None:
+        holder = super()._holder(row, now)
+        return None if holder is not None and holder.uniqueness.until_started else holder
 
 
 class KeyFreedByClaim(Book):
@@ -179,8 +195,8 @@ class ReopenIgnoresKey(KeyLookedUpEarlier):
             self._all.keys.pop((row.task, str(row.unique_key)), None)
         return super().reopen(now, ids, is_fresh=is_fresh)
 
-    def _holder(self, row: JobRecord) -> JobRecord | None:
-        return Book._holder(self, row)
+    def _holder(self, row: JobRecord, now: datetime) -> JobRecord | None:
+        return Book._holder(self, row, now)
 
 
 class PruneEarly(Book):

@@ -606,6 +606,8 @@ MUTANTS = (
         aim=bent(strikes=CUTS, tasks=("parent", "parting")),
     ),
     Mutant("key not freed", "S11", 50, keeping.KeyNotFreed, where=lambda plan: plan.keys > 0),
+    Mutant("period of a key ignored", "S11", 50, keeping.PeriodIgnored, where=lambda plan: plan.keys > 1),
+    Mutant("key freed before the claim", "S11", 50, keeping.KeyFreedBeforeClaim, where=lambda plan: plan.keys > 2),
     Mutant("key freed by the claim", "S11", 50, keeping.KeyFreedByClaim, where=lambda plan: plan.keys > 0),
     Mutant("key looked up before the write", "S11", 50, keeping.KeyLookedUpEarlier, where=lambda plan: plan.keys > 0),
     Mutant(

@@ -12,9 +12,10 @@ from holdfast._core.answers import Duplicate, EnqueueAnswer
 from holdfast._core.job import NewJob, State
 from holdfast._core.policy import Backoff, Policy
 from holdfast._core.requests import JobFilter, QueueSettings
+from holdfast._core.uniqueness import Uniqueness
 from holdfast._system.clock import loop_sleep
 from holdfast.databases.mongo.database import CODEC
-from holdfast.errors import HoldfastError, StoreUnavailable
+from holdfast.errors import HoldfastError, StoreUnavailable, Unsupported
 from holdfast.stores.mongo import primary
 from holdfast.stores.mongo.primary import ANNOUNCED, KEPT, Shown
 from holdfast.stores.mongo.store import MongoStore
@@ -158,6 +159,13 @@ def test_s11_calls_at_once_with_one_key_are_one_job_that_the_others_name(at: At)
     for job, answer in zip(jobs, answers, strict=True):  # a late copy gets its answer again, and inserts nothing
         assert at.enqueue(job, call=job.id) == answer
     assert at.run(at.store.counts()) == {}
+
+
+def test_a_key_that_the_next_claim_frees_is_refused_in_a_transaction_of_the_caller(at: At) -> None:
+    job = at.new(unique_key="k", uniqueness=Uniqueness(until_started=True))
+    with pytest.raises(Unsupported, match="enqueue after your commit"):
+        at.store.enqueue_within(object(), at.chance.uuid4(), [job])
+    assert at.jobs.count_documents({}) == 0
 
 
 def test_an_id_that_exists_is_refused_and_leaves_no_receipt(at: At) -> None:

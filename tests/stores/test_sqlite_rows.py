@@ -186,7 +186,7 @@ def test_records_are_laid_out_as_the_queries_read_them(tmp_path: Path) -> None:
 def test_characters_that_utf8_cannot_encode_become_question_marks() -> None:
     assert json_text(("a\udcff", "ä")) == '["a?","ä"]'
     assert (
-        json_text(BOOM) == '{"type":"ValueError","message":"boom","traceback":"Traceback …","key":"0123456789abcdef","path":""}'
+        json_text(BOOM) == '{"type":"ValueError","message":"boom","traceback":"Traceback …","path":"","key":"0123456789abcdef"}'
     )
 
 

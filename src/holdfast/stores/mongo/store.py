@@ -25,7 +25,7 @@ from holdfast.databases.mongo.abandoned import end_abandoned
 from holdfast.databases.mongo.caller import CallerDatabase, is_awaited, require_idle
 from holdfast.databases.mongo.database import Document, MongoDatabase
 from holdfast.databases.mongo.errors import Duplicate
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Unsupported
 from holdfast.stores.mongo import checks, history, schema, transactions
 from holdfast.stores.mongo.claiming import Claiming
 from holdfast.stores.mongo.enqueuing import Enqueuing
@@ -201,6 +201,8 @@ class MongoStore(BookVerbs):
     def enqueue_within(
         self, connection: Any, call: UUID, jobs: Sequence[NewJob]
     ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
+        if any(job.uniqueness.until_started for job in jobs):
+            raise Unsupported(_CLAIMED_MEANWHILE)
         return self._within(connection, "enqueue", (call, jobs))
 
     def enqueue_flow_within(
@@ -277,6 +279,12 @@ def _apart(transitions: Sequence[Transition]) -> Sequence[Sequence[Transition]]:
     if not _are_distinct(transitions) or any(each.has_flow or each.precondition is Precondition.VOIDED for each in transitions):
         return [transitions]
     return [transitions[start : start + MOST_TOGETHER] for start in range(0, len(transitions), MOST_TOGETHER)]
+
+
+_CLAIMED_MEANWHILE = (
+    "within: on MongoDB a waiting job may be claimed before your transaction commits, and unique_until='started' would then name a job "
+    "that has not seen your documents: enqueue after your commit, or leave unique_until out"
+)
 
 
 def _can_be_inserted(jobs: Sequence[NewJob]) -> bool:

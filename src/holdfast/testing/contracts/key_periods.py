@@ -8,10 +8,7 @@ from holdfast._core.lifecycle import cancelled
 from holdfast._core.outcome import Fail
 from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._core.uniqueness import Uniqueness
-from holdfast._engine import store_defaults
-from holdfast._ports.workflows import DependentJobs
-from holdfast.testing.contracts.scene import Part, Scene, answered, done, needs, raised, released, story
-from holdfast.testing.contracts.workflow_dependents import after, no_dependents, start
+from holdfast.testing.contracts.scene import Part, Scene, answered, done, raised, released, story
 
 NIGHT = 20 * 3600.0
 NIGHTLY = Uniqueness(seconds=NIGHT)
@@ -183,37 +180,3 @@ class KeyPeriodContract(Part):
         assert not {*olds} & {*news}
         seconds = [keyed(at, NIGHTLY, key=str(number)) for number in range(3)]
         assert {each.job for each in (await at.send(*seconds)).duplicates.values()} == {*news[:3]}
-
-    @story
-    async def test_a_signal_by_key_reaches_only_an_unfinished_job(self, at: Scene) -> None:
-        find = store_defaults.steps(at.store).job_with_key
-        (job,) = await at.enqueue(keyed(at, NIGHTLY))
-        running = await claimed(at)
-        assert await find("task", "k") == job
-        await at.settle(done(running))
-        assert await find("task", "k") is None
-
-    @story
-    @needs(DependentJobs, no_dependents)
-    async def test_a_reopened_job_on_which_others_depend_holds_its_key_for_its_period(self, at: Scene) -> None:
-        (job,) = await at.enqueue(keyed(at, NIGHTLY))
-        await after(at, job)
-        await at.settle(answered(await claimed(at), Fail("no")))
-        await at.store.reopen([job])
-        await at.settle(done(await start(at, job)))
-        assert await holder_of(at) == job
-        at.advance(NIGHT)
-        assert await holder_of(at) is None
-
-    @story
-    @needs(DependentJobs, no_dependents)
-    async def test_a_reopened_job_on_which_others_depend_takes_a_key_whose_time_is_over(self, at: Scene) -> None:
-        (job,) = await at.enqueue(keyed(at, LATEST))
-        await after(at, job)
-        await at.store.request_cancel([job])
-        (second,) = await at.enqueue(keyed(at, LATEST))
-        assert await at.store.reopen([job]) == ReopenAnswer({job: State.CANCELLED}, {job: second})
-        running = await start(at, second)
-        assert await at.store.reopen([job]) == ReopenAnswer({job: State.AVAILABLE})
-        await at.settle(raised(running))
-        assert await holder_of(at, LATEST) == job

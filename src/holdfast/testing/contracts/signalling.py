@@ -13,6 +13,7 @@ from holdfast._core.outcome import Cancel, Snooze, StepsChanged, Suspend
 from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._core.requests import JobFilter
 from holdfast._core.steps import FOREVER, MOST_SIGNALS, Signal, SignalAnswer, SignalTaken, StepRecord
+from holdfast._core.uniqueness import Uniqueness
 from holdfast._engine import store_defaults
 from holdfast._ports.steps import Steps
 from holdfast.testing.contracts.scene import (
@@ -301,6 +302,12 @@ class SignalContract(Part):
         assert await find("task", "order-9") is await find("other", "order-7") is None
         await at.settle(done(job))
         assert await find("task", "order-7") is None
+        night = structs.replace(at.new(key="night"), uniqueness=Uniqueness(seconds=3600.0))
+        await at.enqueue(night)
+        assert await find("task", "night") == night.id
+        (claim,) = await at.claim(await at.lease())
+        await at.settle(done(claim.job))
+        assert await find("task", "night") is None
 
     @story
     @needs(Steps, no_steps)
