@@ -276,8 +276,8 @@ class UserTransaction:
 def too_long(what: str, limit: float) -> HoldfastError:
     """Return the error to raise for a block that was open for longer than its limit."""
     return HoldfastError(
-        f"{what} was open for longer than {limit:g} s and was rolled back, because nobody else can write "
-        "to the file meanwhile: do what takes time before the block"
+        f"{what} was open for longer than {limit:g} s and was rolled back, because no other process can write "
+        "to the file while it is open: do what takes time before the block"
     )
 
 

@@ -202,7 +202,7 @@ class MongoStore(BookVerbs):
         self, connection: Any, call: UUID, jobs: Sequence[NewJob]
     ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
         if any(job.uniqueness.until_started for job in jobs):
-            raise Unsupported(_CLAIMED_MEANWHILE)
+            raise Unsupported(_CLAIMED_BEFORE_COMMIT)
         return self._within(connection, "enqueue", (call, jobs))
 
     def enqueue_flow_within(
@@ -281,7 +281,7 @@ def _apart(transitions: Sequence[Transition]) -> Sequence[Sequence[Transition]]:
     return [transitions[start : start + MOST_TOGETHER] for start in range(0, len(transitions), MOST_TOGETHER)]
 
 
-_CLAIMED_MEANWHILE = (
+_CLAIMED_BEFORE_COMMIT = (
     "within: on MongoDB a waiting job may be claimed before your transaction commits, and unique_until='started' would then name a job "
     "that has not seen your documents: enqueue after your commit, or leave unique_until out"
 )
