@@ -122,6 +122,19 @@ async def test_the_first_progress_of_a_job_and_another_stage_are_written_at_once
     assert bench.store.reported == [{A: {"stage": "clone"}}, {A: {"stage": "walk"}}, {B: {"stage": "clone"}}]
 
 
+async def test_a_stage_that_the_store_did_not_answer_is_sent_again_at_once() -> None:
+    bench = WriterBench(every=60.0)
+    bench.progress(active_job(), stage="clone")
+    await bench.step()
+    bench.clock.advance(URGENT_INTERVAL)
+    bench.progress(active_job(), stage="walk")
+    bench.store.errors = 1
+    with pytest.raises(StoreUnavailable):
+        await bench.writer.step()
+    await bench.step()
+    assert bench.store.reported == [{A: {"stage": "clone"}}, {A: {"stage": "walk"}}, {A: {"stage": "walk"}}]
+
+
 async def test_nothing_is_written_without_an_update() -> None:
     bench = WriterBench()
     assert await bench.step() >= PROGRESS_INTERVAL

@@ -122,9 +122,13 @@ class ProgressWriter:
         self._updates = {job: self._with_points(update) for job, update in self._updates.items()}
         updates = tuple(self._updates.values())
         waiters = {job: tuple(waiting) for job, waiting in self._waiters.items()}
-        self._is_urgent = False
-        # If this raises, its effect is unknown and all updates stay: an update may land twice without harm, and the newer wins.
-        lost, locked = await report(self._store, updates)
+        was_urgent, self._is_urgent = self._is_urgent, False
+        try:
+            lost, locked = await report(self._store, updates)
+        except BaseException:
+            # Its effect is unknown and all updates stay: an update may land twice without harm, and the newer wins.
+            self._is_urgent |= was_urgent
+            raise
         self._written, self._locked = self._now(), locked
         for update in updates:
             if update.job not in locked and self._updates.get(update.job) is update:
