@@ -72,6 +72,7 @@ class InProcessWorker:
         self.worker: Worker | None = None
         self.task: asyncio.Task[None] | None = None
         self._thread = 0
+        self._is_ours = True
 
     @property
     def channel(self) -> LoopChannel:
@@ -92,8 +93,10 @@ class InProcessWorker:
         self.task.add_done_callback(lambda done: self._move_out(done, ended))
 
     def _move_out(self, done: "asyncio.Task[None]", ended: Callable[[Exit], None]) -> None:
-        self._channel.close()
         error = None if done.cancelled() else done.exception()
+        if not self._is_ours:
+            return  # the supervisor and the channel are the parent's, and an error here only says that this is a fork
+        self._channel.close()
         if error is not None:
             asyncio.get_running_loop().call_exception_handler({"message": "holdfast: the worker broke", "exception": error})
         ended(Exit(0) if error is None and not done.cancelled() else Exit(1))
@@ -107,6 +110,7 @@ class InProcessWorker:
 
     def forget(self) -> None:
         """Drop the lease in a forked child: the running jobs are the parent's."""
+        self._is_ours = False
         if self.worker is not None:
             self.worker.lease.lose()
 
