@@ -95,7 +95,7 @@ class InProcessWorker:
     def _move_out(self, done: "asyncio.Task[None]", ended: Callable[[Exit], None]) -> None:
         error = None if done.cancelled() else done.exception()
         if not self._is_ours:
-            return  # the supervisor and the channel are the parent's, and an error here only says that this is a fork
+            return  # the supervisor and the channel are the parent's, and an error here only means that this is a fork
         self._channel.close()
         if error is not None:
             asyncio.get_running_loop().call_exception_handler({"message": "holdfast: the worker broke", "exception": error})
