@@ -52,13 +52,20 @@ async def view(request: HttpRequest, path: str = "") -> HttpResponse:
     if isinstance(request, ASGIRequest):
         return await answered(dashboard(), scope, request.body)
     if path.endswith("/events"):  # WSGI would give a thread to each open page, which reads itself again without a stream
-        return HttpResponse("Streams need ASGI.\n", status=501, content_type="text/plain")
+        return _no_stream(request)
     # Each request of WSGI has a separate event loop; the store's connections stay in one.
     return await sync_to_async(lambda body: PORTAL.run(answered(dashboard(), scope, body)))(request.body)
 
 
 # The dashboard's forms have separate tokens, and it looks at where a request comes from: Django's tokens would add nothing.
 view.csrf_exempt = True  # type: ignore[attr-defined]
+
+
+def _no_stream(request: HttpRequest) -> HttpResponse:
+    """Answer who asks for a stream: a program learns why there is none; a page is quiet at 204, and reports an error at 501."""
+    if "sec-fetch-mode" in request.headers:
+        return HttpResponse(status=204)
+    return HttpResponse("Streams need ASGI.\n", status=501, content_type="text/plain")
 
 
 def _sender(request: HttpRequest) -> tuple[Person | None, bool]:
