@@ -65,7 +65,9 @@ def configure(folder: str) -> None:
 def administered(app: App) -> dict[str, Any]:
     """Return what users with different permissions see and do in the admin."""
     from django.contrib.auth.models import Permission, User  # noqa: PLC0415 - after the setup
+    from django.db import connection  # noqa: PLC0415 - after the setup
     from django.test import Client  # noqa: PLC0415 - after the setup
+    from django.test.utils import CaptureQueriesContext  # noqa: PLC0415 - after the setup
 
     waiting = app.enqueue("mail", to="<b>ada</b>")
     found: dict[str, Any] = {}
@@ -96,6 +98,11 @@ def administered(app: App) -> dict[str, Any]:
     found["unsafe"] = Client(enforce_csrf_checks=True)
     found["unsafe"].force_login(User.objects.get(username="otto"))
     found["unsafe"] = found["unsafe"].post(LIST, {"action": "cancel", "job": [str(waiting.id)]}).status_code
+    root = Client()
+    root.force_login(User.objects.create_superuser("root"))
+    with CaptureQueriesContext(connection) as asked:
+        found["pages of rows"] = [root.get(f"{LIST}{each}/").status_code for each in ("add", "1/history", "1/delete")]
+    found["asks Django's database for jobs"] = any("holdfast_jobs" in each["sql"] for each in asked.captured_queries)
     found["audit"] = [[each.who, each.action, each.origin] for each in app.audit.list()]
     found["state"] = app.jobs.get(waiting.id).state
     return found

@@ -139,6 +139,9 @@ def main(folder: str) -> None:
                 if word in client.get("/tools/jobs/").content.decode()
             ]
     found["audit"] = [[each.who, each.action, each.reason] for each in app.audit.list()]
+    page = Client(headers={"host": "shop.example", "sec-fetch-mode": "cors"})
+    page.force_login(User.objects.get(username="vera"))
+    found["stream of a page"] = page.get("/tools/jobs/api/v1/events").status_code
     found["asgi"] = asyncio.run(follow(User.objects.get(username="vera")))
     sys.stdout.write(f"{json.dumps(found)}\n")
 

@@ -80,7 +80,7 @@ def configure(folder: str) -> None:
 
 
 def furnish() -> None:
-    """Make users with each permission, a job that failed and one that waits."""
+    """Make users with each permission, a job that failed and three that wait."""
     from django.contrib.auth.models import Permission, User  # noqa: PLC0415 - after the setup
 
     from holdfast.integrations.django import get_app  # noqa: PLC0415
@@ -97,7 +97,8 @@ def furnish() -> None:
 
     mail.enqueue(SECRET)
     app.run_due()
-    app.enqueue("label", to=SECRET)
+    for name in ("label", "pack", "print"):
+        app.enqueue(name, to=SECRET)
 
 
 def serve(kind: str) -> None:

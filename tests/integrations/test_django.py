@@ -57,7 +57,7 @@ def test_an_action_needs_the_token_of_its_form_and_is_audited_with_the_name_of_t
 
 
 def test_streams_need_asgi(found: Any) -> None:
-    assert found["anna"]["api/v1/events"] == 501
+    assert (found["anna"]["api/v1/events"], found["stream of a page"]) == (501, 204)
     assert (found["asgi"]["page"], found["asgi"]["stream"]) == (200, 200)
     assert found["asgi"]["kind"].startswith("text/event-stream")
     assert found["asgi"]["first"].startswith("retry:")

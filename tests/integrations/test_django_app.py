@@ -66,6 +66,10 @@ def test_the_admin_refuses_strangers_and_forged_forms_and_records_who_acts(found
     assert found["admin"]["state"] == "cancelled"
 
 
+def test_the_admin_has_no_pages_of_rows_because_jobs_are_no_rows_of_django(found: Any) -> None:
+    assert (found["admin"]["pages of rows"], found["admin"]["asks Django's database for jobs"]) == ([403, 302, 403], False)
+
+
 def test_commands_without_settings_name_the_remedy(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
     environment |= {"PYTHONPATH": os.pathsep.join(sys.path), "HOLDFAST_APP": "holdfast.integrations.django.worker:default"}

@@ -47,6 +47,9 @@ class JobsAdmin(admin.ModelAdmin):  # type: ignore[misc]
         """Return false: Django would look for rows to delete."""
         return False
 
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> None:
+        """Find nothing: the model has no table, so the pages on rows that Django adds would fail where they ask for one."""
+
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Show a page of jobs, the newest first, or act on those that are ticked."""
         if not self.has_view_permission(request):
