@@ -55,7 +55,8 @@ prove: $(DEV) $(SERVERS) $(BROWSER) $(DEPLOY) ## run the long rest: all stores a
 	@.venv/bin/python -m proof.simulate --seeds 20000
 	@$(MAKE) --no-print-directory django mutants models
 
-django: $(SERVERS) ## run the tests of tasks with Django 6.0 and 6.1, which need Python 3.12 or newer (ARGS="-k signals")
+django: $(SERVERS) ## run the tests of tasks and pages with Django 6.0 and 6.1, which need Python 3.12 or newer (ARGS="-k signals")
+	@scripts/install_debian.sh chromium
 	@scripts/test_django.sh "$(PYTHON)" $(ARGS)
 
 check: $(DEV) ## everything that is read rather than run: lint, format, types, import direction, sizes, docs, language

