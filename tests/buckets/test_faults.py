@@ -198,7 +198,7 @@ def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_profile_needs_boto3(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
-    with pytest.raises(ConfigurationError, match=r"\?profile=ops needs boto3, which is not installed: pip install boto3"):
+    with pytest.raises(ConfigurationError, match=r"\?profile=ops needs boto3, which is not installed: `pip install boto3`"):
         open_bucket("s3://bucket?profile=ops", SystemClock())
 
 

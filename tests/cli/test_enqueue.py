@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Handle
 from holdfast.cli.enqueue import Words, words_of
-from tests.cli.support import answer, run
+from tests.cli.support import answer, run, url
 
 PAYLOAD = '{"repo_url": "u"}'
 TASKS = """
@@ -76,11 +76,21 @@ def test_the_environment_names_the_app_of_every_command(monkeypatch: pytest.Monk
         assert run(*words, "--app", "shop").exit_code == 0
 
 
-@pytest.mark.parametrize("words", [["enqueue", "analyze"], ["check"], ["worker"], ["migrate"], ["recover"]])
+@pytest.mark.parametrize("words", [["enqueue", "analyze"], ["worker"], ["recover"]])
 def test_without_an_app_the_command_names_all_ways(words: list[str]) -> None:
     done = run(*words)
     assert done.exit_code == 2
     assert "no App named: pass MODULE:APP or --app MODULE:APP, or set HOLDFAST_APP" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["check", "migrate"])
+def test_a_url_is_enough_for_commands_that_need_no_task(folder: Path, command: str) -> None:
+    done = run(command)
+    assert (done.exit_code, "pass --app module:app or --url sqlite:///jobs.db, or set" in done.stderr) == (2, True)
+    done = run(command, "--url", url(folder))
+    assert (done.exit_code, "has no tasks" in done.stdout) == (0, False)
+    done = run(command, "shop", "--url", url(folder))
+    assert (done.exit_code, "--app and --url: use one of them" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("words", [["enqueue", "shop", "analyze"], ["check", "shop"], ["worker", "shop"], ["broker", "shop"]])

@@ -57,7 +57,7 @@ def test_a_silent_worker_and_no_worker_at_all_are_failures(folder: Path) -> None
     claim(folder, "analyze")
     done = run("workers", "ping", "nobody", "--app", "shop", "--json")
     assert (done.exit_code, done.stdout) == (1, "[]\n")
-    assert done.stderr == "no worker has the name 'nobody', or one that begins so: see `holdfast workers list`\n"
+    assert done.stderr == "no worker has the name 'nobody', or one that begins so: see `holdfast workers list --app shop`\n"
 
 
 def test_workers_are_listed_with_what_they_hold_and_can_do(folder: Path) -> None:
@@ -83,7 +83,7 @@ def test_the_history_of_a_worker_is_printed_newest_first(folder: Path) -> None:
 def test_of_an_unknown_worker_there_is_no_history() -> None:
     done = run("workers", "history", "nobody", "--url", "memory://", "--json")
     assert (done.exit_code, done.stdout) == (0, "[]\n")
-    assert done.stderr == "no worker has the name 'nobody', or one that begins so: see `holdfast workers list`\n"
+    assert done.stderr == "no worker has the name 'nobody', or one that begins so: see `holdfast workers list --url memory://`\n"
 
 
 def test_the_beginning_of_one_live_workers_name_is_enough_for_its_history(folder: Path) -> None:

@@ -37,7 +37,10 @@ def test_a_whole_store_verifies_and_a_damaged_one_is_exit_code_1(url: str) -> No
     run_until_done(open_bucket(url, SystemClock()).put(KEY, b"{"))
     done = run("store", "verify", "--url", url)
     assert done.exit_code == 1
-    assert "head.json\tcannot be read\trestore the newest backup by `holdfast store restore`\n" in done.stdout
+    assert (
+        "head.json\tcannot be read\trestore the newest backup by `holdfast store restore PLACE --url memory-object://"
+        in done.stdout
+    )
     done = run("store", "verify", "--url", url, "--json")
     assert done.exit_code == 1
     assert '"damage":[{"key":"head.json"' in done.stdout
@@ -71,7 +74,7 @@ def test_a_store_is_copied_and_restored(url: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "remedy"),
     [
-        ("sqlite:///jobs.db", "`holdfast backup` copies it"),
+        ("sqlite:///jobs.db", "`holdfast backup copy.db --url sqlite:///jobs.db` copies it"),
         ("postgresql://nobody@127.0.0.1:1/none", "pg_dump"),
         ("memory://", "it ends with its process"),
         ("http://127.0.0.1:1", "the URL of the store behind the broker"),

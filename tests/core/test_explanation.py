@@ -133,7 +133,7 @@ def test_a_job_that_awaits_a_signal_names_it_and_until_when() -> None:
     waiting = structs.replace(JOB, state=State.BLOCKED, awaits="go", available_at=LATER)
     (cause,) = explain(waiting, is_paused=False, workers=(), now=NOW).causes
     assert cause.message == f"it waits for the signal 'go', at most until {clock(LATER)}"
-    assert cause.remedy == f"`holdfast jobs signal {JOB.id} go VALUE` sends it"
+    assert cause.remedy == f"`holdfast jobs signal {JOB.id} go null` sends it, with the JSON value that you write for null"
     for_ever = structs.replace(waiting, available_at=NOW + timedelta(seconds=FOREVER))
     assert explain(for_ever, is_paused=False, workers=(), now=NOW).summary == "it waits for the signal 'go'"
 

@@ -38,13 +38,14 @@ def test_a_full_limit_is_named_with_its_numbers_and_holders() -> None:
     assert cause.code is Code.AT_CAPACITY
     assert cause.message.startswith("the limit of queue slow is full: 2 of 2 jobs are active: job 00000000-")
     assert "on w-1 since 2024-05-01 11:59:48Z" in cause.message
-    assert cause.remedy == "wait until one ends, or raise it: `holdfast limits set queue slow --concurrency N --rate 9/s`"
+    assert cause.remedy == "wait until one ends, or raise it: `holdfast limits set queue slow --concurrency 3 --rate 9/s`"
 
 
 def test_a_full_limit_of_a_key_is_named_with_the_key() -> None:
     known = structs.replace(facts(Limit(per_key=1), TASK), of_key=KeyUse("acme", 1, holders=(HELD,)))
     (cause,) = causes(known)
     assert cause.message.startswith("the limit of task analyze for the key 'acme' is full: 1 of 1 jobs are active")
+    assert cause.remedy.endswith("`holdfast limits set task analyze --per-key 2`")
 
 
 def test_holders_whose_workers_have_ended_wait_for_their_rescue() -> None:
@@ -56,14 +57,14 @@ def test_holders_whose_workers_have_ended_wait_for_their_rescue() -> None:
 def test_a_limit_of_nothing_is_reported_as_such() -> None:
     (cause,) = causes(facts(Limit(concurrency=0), ALL))
     assert cause.message == "the limit of the cluster is 0: no job of it may start"
-    assert cause.remedy == "raise it: `holdfast limits set cluster --concurrency N`"
+    assert cause.remedy == "raise it: `holdfast limits set cluster --concurrency 1`"
 
 
 def test_a_rate_is_named_with_its_next_start() -> None:
     (cause,) = causes(facts(Limit(rate="6/m", burst=2), wait=8.5))
     assert cause.code is Code.RATE_LIMITED
     assert "the rate of queue slow, 6/m, allows the next start at 2024-05-01 12:00:08Z, in 8.5 s" in cause.message
-    assert cause.remedy.endswith("`holdfast limits set queue slow --rate N/m --burst 2`")
+    assert cause.remedy.endswith("`holdfast limits set queue slow --rate 12/m --burst 2`")
     (of_key,) = causes(structs.replace(facts(Limit(rate_per_key="1/m")), of_key=KeyUse("acme", wait=10.0)))
     assert "for the key 'acme', 1/m, allows the next start at 2024-05-01 12:00:10Z" in of_key.message
 
@@ -120,4 +121,4 @@ def test_a_lane_that_is_overtaken_more_than_its_turns_explain_is_reported() -> N
     (cause,) = explain(JOB, is_paused=False, workers=(idle,), now=NOW, lane=structs.replace(LANE, overtakers=53)).causes
     assert cause.code is Code.AT_CAPACITY
     assert "waits longer than its share, as one of 4 lanes: 53 jobs of other lanes started since it was due" in cause.message
-    assert "`holdfast queues set slow --weight N`" in cause.remedy
+    assert "`holdfast queues set slow --weight 2`" in cause.remedy

@@ -81,7 +81,7 @@ async def test_a_store_with_large_runs_takes_new_jobs_again_after_a_compaction(w
             await enqueue(store, job)
             await tidied(store)
 
-    with pytest.raises(StoreFull, match="before compression, and the limit is 4,000: run holdfast store compact"):
+    with pytest.raises(StoreFull, match="before compression, and the limit is 4,000: run `holdfast store compact`"):
         await fill()
     assert 0 < await jobs_in(world) < len(jobs)
     await store.delete([each.id for each in jobs])

@@ -91,7 +91,9 @@ def test_s5_a_commit_into_a_log_that_another_process_removed_is_not_acknowledged
         copy(file.path, names)
         elsewhere(file.path, TOUCH)
         call, job = at.chance.uuid4(), at.new()
-        with pytest.raises(StoreUnavailable, match=r"jobs\.db-wal was deleted or replaced while it was open.*`holdfast backup`"):
+        with pytest.raises(
+            StoreUnavailable, match=r"jobs\.db-wal was deleted or replaced while it was open.*`holdfast backup copy.db`"
+        ):
             await at.store.enqueue(call, [job])
         await at.store.enqueue(call, [job])
         assert elsewhere(file.path, JOBS) == ["[(2,)]"]
@@ -169,7 +171,7 @@ def test_a_transaction_whose_lock_was_given_up_by_a_copy_is_rolled_back(file: On
 
     async def act(at: Scene) -> None:
         active = await at.running()
-        with pytest.raises(StoreUnavailable, match=r"gave up its lock.*`holdfast backup`"):  # noqa: PT012 - the end of the block raises
+        with pytest.raises(StoreUnavailable, match=r"gave up its lock.*`holdfast backup copy.db`"):  # noqa: PT012 - the end of the block raises
             async with at.store.transaction(active.id, active.token, idle=5.0) as connection:
                 connection.execute("INSERT INTO notes VALUES ('ours')")
                 copy(file.path, names)

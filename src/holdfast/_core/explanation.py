@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from shlex import quote
 
 from msgspec import Struct, structs
 
@@ -138,7 +139,7 @@ def _of_pending(job: JobRecord, is_paused: bool, workers: Workers, now: datetime
         again = f"enqueue it again with a longer expires_in, or `holdfast jobs delete {job.id}`"
         causes.append(Cause(Code.EXPIRED, f"it expired at {clock(job.expires_at)} before a worker started it", again))
     if is_paused:
-        causes.append(Cause(Code.PAUSED, f"its queue {job.queue} is paused", f"`holdfast queues resume {job.queue}`"))
+        causes.append(Cause(Code.PAUSED, f"its queue {job.queue} is paused", f"`holdfast queues resume {quote(job.queue)}`"))
     if job.state is State.SCHEDULED:
         again = f", after {job.failures + job.crashes} tries that ended badly" if job.failures + job.crashes else ""
         sooner = f"wait, or `holdfast jobs reschedule {job.id} --delay 0s` makes it due now"
@@ -164,7 +165,7 @@ def _of_changed_code(job: JobRecord, code: Code) -> Cause:
 def _of_signal(job: JobRecord, now: datetime) -> Cause:
     ends = (job.available_at - now).total_seconds() < FOREVER / 2
     until = f", at most until {clock(job.available_at)}" if ends else ""
-    send = f"`holdfast jobs signal {job.id} {job.awaits} VALUE` sends it"
+    send = f"`holdfast jobs signal {job.id} {quote(job.awaits or '')} null` sends it, with the JSON value that you write for null"
     return Cause(Code.BLOCKED, f"it waits for the signal {job.awaits!r}{until}", send)
 
 
@@ -197,7 +198,7 @@ def _of_turns(
 
 def _of_workers(job: JobRecord, workers: Workers) -> tuple[Cause, ...]:
     """Return the first condition of a claim that no worker meets, as a cause; empty if some worker would take the job."""
-    start = f"start one: `holdfast worker module:app --queues {job.queue}`"
+    start = f"start one: `holdfast worker module:app --queues {quote(job.queue)}`"
     live = [worker for worker in workers if worker.overdue <= 0 and not worker.is_draining]
     if not live:
         return (Cause(Code.NO_LIVE_WORKER, "no worker is alive", start),)
@@ -215,6 +216,6 @@ def _of_workers(job: JobRecord, workers: Workers) -> tuple[Cause, ...]:
         fresh = f"wait for it, or `holdfast jobs retry {job.id}` after `holdfast jobs cancel {job.id}` gives it fresh budgets"
         return (Cause(Code.AT_CAPACITY, isolated, fresh),)
     if not is_last and not any(worker.free > 0 and not worker.is_isolated for worker in knowing):
-        more = "wait, or start more: `holdfast worker module:app --processes N --concurrency N`"
+        more = "wait, or start one more: `holdfast worker module:app`"
         return (Cause(Code.AT_CAPACITY, "all workers that know its task are busy", more),)
     return ()

@@ -1,5 +1,7 @@
 """Whether a due job waits much longer than the turns of its lane explain."""
 
+from shlex import quote
+
 from msgspec import Struct
 
 from holdfast._core.cause import Cause, Code
@@ -11,7 +13,7 @@ class LaneFacts(Struct, frozen=True, kw_only=True):
     """What is known of the lane of a waiting job, a (queue, key), and of the others.
 
     ``ahead``: jobs of its lane that are served before it. ``lanes``: lanes that have due jobs. ``overtakers``: jobs of other lanes, of its
-    priority or a later one, that workers took since it was due, as far as counted.
+    priority or a later one, that workers took since it was due, as far as counted. ``weight``: that of its queue.
     """
 
     queue: str
@@ -19,6 +21,7 @@ class LaneFacts(Struct, frozen=True, kw_only=True):
     ahead: int = 0
     lanes: int = 1
     overtakers: int = 0
+    weight: int = 1
 
     @property
     def name(self) -> str:
@@ -48,7 +51,8 @@ def starved(facts: LaneFacts) -> str:
 
 def remedy_of(facts: LaneFacts) -> str:
     """Return what gives a lane more turns."""
-    worker, more = f"`holdfast worker module:app --queues {facts.queue}`", f"`holdfast queues set {facts.queue} --weight N`"
+    queue = quote(facts.queue)
+    worker, more = f"`holdfast worker module:app --queues {queue}`", f"`holdfast queues set {queue} --weight {facts.weight + 1}`"
     return f"give its queue a worker that serves no other one: {worker}, or longer turns: {more}"
 
 

@@ -2,12 +2,15 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from shlex import quote
 
 from holdfast._core.cause import Cause, Code, clock
 from holdfast._core.limits import Holder, Limit, LimitView, Scope, ScopeKind
 
 SHOWN = 3
 """The most holders that a cause names."""
+MOST_STARTS = 999_999_999
+"""The greatest number that a rate may have."""
 
 
 def limit_causes(views: Iterable[LimitView], alive: Collection[str], now: datetime) -> tuple[Cause, ...]:
@@ -24,12 +27,12 @@ def is_full(view: LimitView) -> bool:
 
 
 def command(scope: Scope, limit: Limit, **changed: str) -> str:
-    """Return the command that sets a limit with some options changed, each to a placeholder."""
-    where = "cluster" if scope.kind is ScopeKind.ALL else f"{scope.kind} {scope.name}"
+    """Return the command that sets a limit with some options changed, each to a value that lets one more job, or more of them, start."""
+    where = "cluster" if scope.kind is ScopeKind.ALL else f"{scope.kind} {quote(scope.name)}"
     values = {"concurrency": limit.concurrency, "per_key": limit.per_key, "rate": limit.rate, "rate_per_key": limit.rate_per_key}
     burst = {} if limit.burst == 1 else {"burst": limit.burst}
     given = {option: value for option, value in {**values, **burst, **changed}.items() if value is not None}
-    options = " ".join(f"--{option.replace('_', '-')} {value}" for option, value in given.items())
+    options = " ".join(f"--{option.replace('_', '-')} {quote(str(value))}" for option, value in given.items())
     return f"`holdfast limits set {where} {options}`"
 
 
@@ -46,14 +49,14 @@ def held_by(holders: Sequence[Holder], alive: Collection[str], now: datetime) ->
 def _full(view: LimitView, alive: Collection[str], now: datetime) -> Iterator[Cause]:
     limit, of_key = view.limit, view.of_key
     if limit.concurrency == 0:
-        more = command(view.scope, limit, concurrency="N")
+        more = command(view.scope, limit, concurrency="1")
         yield Cause(Code.AT_CAPACITY, f"the limit of {view.scope} is 0: no job of it may start", f"raise it: {more}")
     elif is_full(view):
         number = f"{view.active} of {limit.concurrency}"
-        raised = command(view.scope, limit, concurrency="N")
+        raised = command(view.scope, limit, concurrency=str(view.active + 1))
         yield _taken(f"the limit of {view.scope}", number, view.holders, raised, alive=alive, now=now)
     if limit.per_key is not None and of_key is not None and of_key.active >= limit.per_key:
-        number, raised = f"{of_key.active} of {limit.per_key}", command(view.scope, limit, per_key="N")
+        number, raised = f"{of_key.active} of {limit.per_key}", command(view.scope, limit, per_key=str(of_key.active + 1))
         what = f"the limit of {view.scope} for the key {of_key.key!r}"
         yield _taken(what, number, of_key.holders, raised, alive=alive, now=now)
 
@@ -69,10 +72,10 @@ def _taken(what: str, number: str, holders: Sequence[Holder], raised: str, *, al
 def _limited(view: LimitView, now: datetime) -> Iterator[Cause]:
     limit, of_key = view.limit, view.of_key
     if view.wait > 0:
-        raised = command(view.scope, limit, rate="N/m")
+        raised = command(view.scope, limit, rate=_doubled(limit.rate))
         yield _waits(f"the rate of {view.scope}, {limit.rate}, allows", view.wait, raised, now)
     if of_key is not None and of_key.wait > 0:
-        raised = command(view.scope, limit, rate_per_key="N/m")
+        raised = command(view.scope, limit, rate_per_key=_doubled(limit.rate_per_key))
         what = f"the rate of {view.scope} for the key {of_key.key!r}, {limit.rate_per_key}, allows"
         yield _waits(what, of_key.wait, raised, now)
 
@@ -80,3 +83,8 @@ def _limited(view: LimitView, now: datetime) -> Iterator[Cause]:
 def _waits(what: str, wait: float, raised: str, now: datetime) -> Cause:
     until = f"the next start at {clock(now + timedelta(seconds=wait))}, in {wait:.3g} s"
     return Cause(Code.RATE_LIMITED, f"{what} {until}; jobs before it start first", f"wait, or raise it: {raised}")
+
+
+def _doubled(rate: str | None) -> str:
+    number, slash, time = (rate or "1/s").partition("/")
+    return f"{min(2 * int(number), MOST_STARTS)}{slash}{time}"

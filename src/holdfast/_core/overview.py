@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
+from shlex import quote
 
 import msgspec
 from msgspec import Struct
@@ -183,7 +184,7 @@ def _unknown(seen: Overview, live: Sequence[LeaseView]) -> Iterator[Need]:
         for task in seen.waiting_tasks:
             if task not in known:
                 text = f"Jobs of {task} wait, and no live worker knows that task."
-                step = f"start a worker whose code has it; its jobs: holdfast jobs list --task {task}"
+                step = f"start a worker whose code has it; its jobs: holdfast jobs list --task {quote(task)}"
                 yield Need(NeedKind.UNKNOWN_TASK, text, step, task)
 
 
@@ -203,7 +204,7 @@ def _paused(seen: Overview) -> Iterator[Need]:
             by = paused_by(queue.name, seen.pauses)
             text = f"The queue {queue.name} has been paused{by} for {since}, and {counted(waiting, 'job')} {_wait(waiting)}."
             first = "when that is over" if "(" in by else "ask why, then"
-            yield Need(NeedKind.PAUSED_QUEUE, text, f"{first}: holdfast queues resume {queue.name}", queue.name)
+            yield Need(NeedKind.PAUSED_QUEUE, text, f"{first}: holdfast queues resume {quote(queue.name)}", queue.name)
 
 
 def paused_by(queue: str, pauses: Sequence[AuditEntry]) -> str:

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 
 from holdfast._engine.tasks.imports import import_module
@@ -20,7 +21,10 @@ def load_app(target: str) -> App:
     """
     name, _, attribute = target.partition(":")
     attribute = attribute or DEFAULT_ATTRIBUTE
-    if not all(part.isidentifier() for part in name.split(".")):
+    dotted = ".".join(Path(name).with_suffix("").parts)
+    if name.endswith(".py") and _is_dotted(dotted) and Path(name).is_file():
+        raise ConfigurationError([f"{target!r} is a file: write {dotted}:{attribute}"])
+    if not _is_dotted(name):
         raise ConfigurationError([f"{target!r} is not module:app: write a dotted module name, such as shop.tasks:app"])
     module = _import(name)
     found = getattr(module, attribute, None)
@@ -31,6 +35,10 @@ def load_app(target: str) -> App:
     apps = [f"{name}:{key}" for key, value in vars(module).items() if issubclass(type(value), App)]
     remedy = f"there is {', '.join(apps)}" if apps else f"{name} has no App; write app = App('sqlite:///jobs.db') there"
     raise ConfigurationError([f"{name}:{attribute} {wrong}; {remedy}"])
+
+
+def _is_dotted(name: str) -> bool:
+    return all(part.isidentifier() for part in name.split("."))
 
 
 def _import(name: str) -> ModuleType:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast._processes.logs import LEVELS
-from holdfast.cli.options import app_or_store_options
+from holdfast.cli.options import app_or_store_options, url_option
 from holdfast.cli.stderr import discard_unwritable, open_missing, write_stderr
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @app_or_store_options
-@click.option("--url", metavar="URL", help="The store, such as sqlite:///jobs.db; no code is loaded.  [env: HOLDFAST_URL]")
+@url_option
 @click.option("--listen", "--bind", default="127.0.0.1:7700", show_default=True, metavar="HOST:PORT", help="Where to listen.")
 @click.option(
     "--advertise", metavar="URL", help="Where clients reach this broker, if it is not where it listens: for stores in a bucket."

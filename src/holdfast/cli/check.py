@@ -1,12 +1,14 @@
 """``holdfast check``."""
 
+import os
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import structs
 
-from holdfast.cli.options import JSON, app_options
+from holdfast.cli.options import JSON, app_or_store_options, url_option
 
 if TYPE_CHECKING:
     from holdfast._core.answers import Check
@@ -14,20 +16,23 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@app_options
+@app_or_store_options
+@url_option
 @JSON
 @click.pass_context
-def check(context: click.Context, target: str, as_json: bool) -> None:
+def check(context: click.Context, target: str | None, url: str | None, as_json: bool) -> None:
     """Report what is right and wrong, all at once.
 
-    It looks at settings, tasks and the store; each finding names its remedy. The exit code is 1 if anything is an error,
-    2 if the settings do not even make an App.
+    It looks at settings, tasks and the store, with --url at the store only; each finding names its remedy. The exit code is 1 if
+    anything is an error, 2 if the settings do not even make an App.
     """
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json, print_table
+    from holdfast.cli.remedies import here
 
-    with opened(target) as app:
-        findings = [*_of_workers(app, target), *app.check()]
+    name = target or (None if url else os.environ.get("HOLDFAST_APP"))
+    with opened(target, url) as app:
+        findings = [structs.replace(each, remedy=here(each.remedy)) for each in (*_of_workers(app, name), *app.check())]
     if as_json:
         print_json(findings)
     else:
@@ -38,7 +43,7 @@ def check(context: click.Context, target: str, as_json: bool) -> None:
     context.exit(1 if any(finding.level == "error" for finding in findings) else 0)
 
 
-def _of_workers(app: "App", target: str) -> "Iterator[Check]":
+def _of_workers(app: "App", name: str | None) -> "Iterator[Check]":
     """Find what `holdfast worker` would refuse, although the App itself is valid."""
     from holdfast._core.answers import Check
     from holdfast._core.platforms import limits_of
@@ -46,9 +51,9 @@ def _of_workers(app: "App", target: str) -> "Iterator[Check]":
 
     if (limits := limits_of(sys.platform, sees_processes=sees_processes())) is not None:
         yield Check("warning", "system", *limits)
-    if not app.registry.names() and not app.watches:  # a watch without a handler has a separate finding
+    if name and not app.registry.names() and not app.watches:  # a watch without a handler has a separate finding
         remedy = "decorate a function with @app.task in this module or one that it imports"
-        yield Check("warning", "tasks", f"{target} has no tasks, so no worker can run it", remedy)
+        yield Check("warning", "tasks", f"{name} has no tasks, so no worker can run it", remedy)
     if app.settings.url.startswith(("memory://", "memory-object://")):
         remedy = "use a store such as sqlite:///jobs.db"
         yield Check("warning", "store", f"{app.settings.url} lives inside one process: no worker can share it", remedy)

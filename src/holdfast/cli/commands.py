@@ -27,6 +27,7 @@ from holdfast.cli.output import shown, to_json
 from holdfast.cli.prune import prune
 from holdfast.cli.queues import queues
 from holdfast.cli.recover import recover
+from holdfast.cli.remedies import Named, with_names
 from holdfast.cli.rows import rows
 from holdfast.cli.schedules import schedules
 from holdfast.cli.store import store
@@ -68,9 +69,11 @@ class Root(click.Group):
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         """Run a command; click's own way of ending is replaced, so that all errors look alike."""
+        named = Named()
         given = list(sys.argv[1:] if args is None else args)
         extra["standalone_mode"] = False
         extra.setdefault("complete_var", VARIABLE)
+        extra["obj"] = named
         if given[:1] not in (["worker"], ["demo"], ["broker"]):  # which configure their own
             configure_logs("error" if "--json" in given else "warning", "text")
         try:
@@ -84,6 +87,8 @@ class Root(click.Group):
             kind = next((kind for kind in type(error).__mro__ if kind in _REMEDIES), None)
             code, remedy = _REMEDIES[kind] if kind is not None else (FAILED, "")
             problems = error.problems if isinstance(error, ConfigurationError) else [str(error)]
+            target = named.or_of(os.environ)
+            problems, remedy = [with_names(each, target) for each in problems], with_names(remedy, target)
             candidates = error.candidates if isinstance(error, AmbiguousId) else ()
             sys.exit(_report(type(error).__name__, problems, remedy, code, "--json" in given, candidates))
         except (click.Abort, KeyboardInterrupt):
@@ -110,8 +115,8 @@ def _report(
             click.echo(f"error: {printable(problem)}", err=True)
         for each in candidates:
             click.echo("  " + "  ".join(shown(value) for value in each.values()), err=True)
-        # A problem of the settings or of a payload names its own remedy.
-        if remedy and (code != USAGE or kind == "Usage"):
+        # A problem of the settings or of a payload names its own remedy, and so do others that name a command.
+        if remedy and (code != USAGE or kind == "Usage") and "see `holdfast" not in "".join(problems):
             click.echo(remedy, err=True)
     return code
 

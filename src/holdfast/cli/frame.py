@@ -18,6 +18,7 @@ from holdfast._core.text import printable
 from holdfast._core.view import JobView
 from holdfast.cli.fitted import fitted
 from holdfast.cli.output import span
+from holdfast.cli.remedies import here
 from holdfast.cli.workers import condition
 from holdfast.errors import Unsupported
 from holdfast.settings import public_url
@@ -126,7 +127,7 @@ def read(app: "App", wall: float, before: Frame | None = None) -> Frame:
     return Frame(
         at=at,
         store=public_url(app.settings.url),
-        needs=seen.needs,
+        needs=tuple(structs.replace(each, step=here(each.step)) for each in seen.needs),
         workers=seen.workers,
         queues=[_with_history(_line(queue, known.get(queue.name), elapsed), last) for queue in seen.queues],
         running=sorted((RunningRow.of(job, at) for job in seen.running), key=ORDERS["for"]),

@@ -14,6 +14,7 @@ from holdfast._core.requests import FITTING, MEANT, Steer, SteerVerb
 from holdfast.cli.audit import audited
 from holdfast.cli.ids import jobs_of
 from holdfast.cli.options import DURATION, INSTANT, JSON, store_options
+from holdfast.cli.remedies import here
 from holdfast.cli.selection import SHOWN, Selection, choosing, confirm, in_batches
 
 if TYPE_CHECKING:
@@ -233,7 +234,8 @@ def _words_of_kept(app: "App", states: Mapping[UUID, State]) -> dict[UUID, str]:
         with suppress(JobNotFound):
             flow = app.jobs.get(id).workflow if state not in OWNED else None
             if flow is not None and app.jobs.get(flow).finished_at is None:
-                words[id] = f"{state.value}, not deleted: its workflow has not ended, `holdfast workflows cancel {flow}` first"
+                first = f"`holdfast workflows cancel {flow}` first"
+                words[id] = here(f"{state.value}, not deleted: its workflow has not ended, {first}")
             elif flow is not None:
                 words[id] = f"{state.value}, not deleted: a job that has not ended depends on it"
     return words

@@ -14,6 +14,7 @@ from holdfast.cli.ids import job_of
 from holdfast.cli.job_actions import cancel, delete, reschedule, retry
 from holdfast.cli.job_list import list_jobs
 from holdfast.cli.options import JSON, store_options
+from holdfast.cli.remedies import here
 from holdfast.cli.signals import signal
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def explain(id: str, target: str | None, url: str | None, as_json: bool) -> None
 
     with opened(target, url) as app:
         found = app.jobs.explain(job_of(app, id))
+    found = structs.replace(found, causes=tuple(structs.replace(each, remedy=here(each.remedy)) for each in found.causes))
     if as_json:
         print_json(found)
         return

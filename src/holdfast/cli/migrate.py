@@ -2,17 +2,18 @@
 
 import click
 
-from holdfast.cli.options import app_options
+from holdfast.cli.options import app_or_store_options, url_option
 
 
 @click.command()
-@app_options
+@app_or_store_options
+@url_option
 @click.option("--roles", "with_roles", is_flag=True, help="Also make SQL roles that may enqueue, work, read, own. [PostgreSQL]")
-def migrate(target: str, with_roles: bool) -> None:
+def migrate(target: str | None, url: str | None, with_roles: bool) -> None:
     """Bring the store's schema up to date."""
     from holdfast._processes.loading import opened
 
-    with opened(target) as app:
+    with opened(target, url) as app:
         before, after = app.migrate()
         click.echo(f"schema {after}, up to date already" if before == after else f"schema {before} became {after}")
         if with_roles:

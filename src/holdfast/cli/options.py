@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem
 
 from holdfast._core.durations import seconds
 from holdfast.cli.completions import complete_app
+from holdfast.cli.remedies import note_target
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -160,6 +161,7 @@ def _app_if_named(context: click.Context, _argument: click.Parameter | None, nam
     option: str | None = context.meta.get(_APP)
     if named and option:
         raise click.UsageError("two Apps named: use MODULE:APP or --app, one of them", context)
+    note_target(context, app=named or option)
     return named or option
 
 
@@ -169,13 +171,26 @@ def _app_named(context: click.Context, _argument: click.Parameter, named: str | 
 
 def store_options(command: Command) -> Command:
     """Add ``--app`` and ``--url``, or their environment variables, for commands that need no task code."""
-    command = click.option(
-        "--url", metavar="URL", help="The store, such as sqlite:///jobs.db; no code is loaded.  [env: HOLDFAST_URL]"
-    )(command)
     return click.option(
         "--app",
         "target",
         metavar="MODULE:APP",
+        callback=_noted,
         shell_complete=complete_app,
         help="The App whose store it is.  [env: HOLDFAST_APP]",
+    )(url_option(command))
+
+
+def url_option(command: Command) -> Command:
+    """Add ``--url``, for commands that need no task code."""
+    return click.option(
+        "--url",
+        metavar="URL",
+        callback=_noted,
+        help="The store, such as sqlite:///jobs.db; no code is loaded.  [env: HOLDFAST_URL]",
     )(command)
+
+
+def _noted(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    note_target(context, **{"url" if option.name == "url" else "app": value})
+    return value

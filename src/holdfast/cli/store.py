@@ -61,12 +61,15 @@ def verify(context: click.Context, target: str | None, url: str | None, as_json:
     is damaged.
     """
     from holdfast.cli.output import print_json, print_table
+    from holdfast.cli.remedies import here
 
     found = _of_store(target, url, lambda objects: objects.verify())
     if as_json:
         print_json(found)
     elif found.damage:
-        print_table(("object", "problem", "remedy"), [(each.key, each.problem, each.remedy) for each in found.damage], empty="")
+        print_table(
+            ("object", "problem", "remedy"), [(each.key, each.problem, here(each.remedy)) for each in found.damage], empty=""
+        )
     else:
         click.echo(f"{found.objects} objects are whole: version {found.version:,}, {found.rows:,} rows, {found.jobs:,} jobs")
     context.exit(1 if found.damage else 0)

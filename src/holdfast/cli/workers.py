@@ -6,6 +6,7 @@ import click
 
 from holdfast.cli.audit import audited_with_reason
 from holdfast.cli.options import JSON, TEXT, Count, store_options
+from holdfast.cli.remedies import here
 
 if TYPE_CHECKING:
     from holdfast._core.answers import LeaseView
@@ -141,7 +142,7 @@ def drain(name: str, target: str | None, url: str | None, as_json: bool) -> None
 
 
 def _note_unknown(name: str) -> None:
-    click.echo(f"no worker has the name {name!r}, or one that begins so: see `holdfast workers list`", err=True)
+    click.echo(here(f"no worker has the name {name!r}, or one that begins so: see `holdfast workers list`"), err=True)
 
 
 def condition(worker: "LeaseView") -> str:

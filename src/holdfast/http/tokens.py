@@ -5,6 +5,7 @@ import stat
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
+from shlex import quote
 from typing import Self
 
 from starlette.requests import Request
@@ -38,7 +39,7 @@ class Tokens:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationError([f"{option}: {path} cannot be read: {error}"]) from None
         if os.name == "posix" and mode & 0o077:
-            raise ConfigurationError([f"{option}: other users may read {path}: run `chmod 600 {path}`"])
+            raise ConfigurationError([f"{option}: other users may read {path}: run `chmod 600 {quote(str(path))}`"])
         return cls.parse(text, option)
 
     @classmethod

@@ -150,7 +150,7 @@ def test_check_reports_lanes_that_wait_longer_than_their_share(site: Site, monke
     starve(site)
     (found,) = site.findings("lanes")
     assert (found.level, "queue slow" in found.message) == ("warning", True)
-    assert "`holdfast queues set slow --weight N`" in found.remedy
+    assert "`holdfast queues set slow --weight 2`" in found.remedy
     site.app.queues.pause("slow")
     assert site.findings("lanes") == []
 
@@ -171,7 +171,7 @@ def test_check_reports_a_limit_of_nothing(site: Site) -> None:
     site.app.limits.set("queue", "mail", Limit(concurrency=0, rate="1/s"))
     (found,) = site.findings()
     assert found.message == "the limit of queue mail is 0: no job of it may start"
-    assert found.remedy == "raise it: `holdfast limits set queue mail --concurrency N --rate 1/s`"
+    assert found.remedy == "raise it: `holdfast limits set queue mail --concurrency 1 --rate 1/s`"
 
 
 def test_check_reports_a_full_limit_whose_holders_have_ended(site: Site) -> None:
@@ -181,7 +181,7 @@ def test_check_reports_a_full_limit_whose_holders_have_ended(site: Site) -> None
     PORTAL.run(site.store.end_lease(IDLE.id, LeaseEnd(RescueReason.CRASHED)))
     (found,) = site.findings()
     assert found.message == f"the limit of the cluster is full, and the workers that hold it have ended: job {job} on worker-1"
-    assert "`holdfast recover`" in found.remedy
+    assert "`holdfast recover module:app`" in found.remedy
 
 
 @pytest.mark.parametrize("scope", ["task", "queue"])

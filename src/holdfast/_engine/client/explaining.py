@@ -1,8 +1,9 @@
 """The facts behind an explanation: what a store has about workers, queues, limits and lanes that concern a job."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
-from holdfast._core.answers import LeaseView
+from holdfast._core.answers import LeaseView, QueueView
 from holdfast._core.explanation import Explanation, WorkerFacts, explain, waits_for_workflow
 from holdfast._core.job import State
 from holdfast._core.lane_cause import LaneFacts
@@ -21,11 +22,12 @@ LOOKED = 500
 
 async def explained(store: Store, job: JobRecord, now: datetime) -> Explanation:
     """Explain why the job is in its state."""
-    paused = {queue.name for queue in await store.queues() if queue.paused_at is not None}
+    queues = await store.queues()
+    paused = {queue.name for queue in queues if queue.paused_at is not None}
     workers = tuple(map(_facts, await store.workers()))
     is_due = job.state is State.AVAILABLE
     counted = await limits_of(store, job) if is_due else ()
-    lane = await lane_facts(store, job) if is_due and workers else None
+    lane = await lane_facts(store, job, queues) if is_due and workers else None
     workflow = await workflow_of(store, job)
     is_paused = job.queue in paused
     return explain(job, is_paused=is_paused, workers=workers, now=now, limits=counted, lane=lane, workflow=workflow)
@@ -52,7 +54,7 @@ async def limits_of(store: Store, job: JobRecord) -> tuple[LimitView, ...]:
     return tuple(view for view in await limits(store).limits(job.key) if view.scope in scopes)
 
 
-async def lane_facts(store: Store, job: JobRecord) -> LaneFacts:
+async def lane_facts(store: Store, job: JobRecord, queues: Sequence[QueueView]) -> LaneFacts:
     """Return what is known of the job's lane and of the others, from one page of each."""
     waiting = await store.list(JobFilter(state=State.AVAILABLE, limit=LOOKED))
     before = await store.list(JobFilter(state=State.AVAILABLE, queue=job.queue, key=job.key, before=job.id, limit=LOOKED))
@@ -63,6 +65,7 @@ async def lane_facts(store: Store, job: JobRecord) -> LaneFacts:
         ahead=sum(row.priority <= job.priority for row in before),
         lanes=len({(row.queue, row.key) for row in (*waiting, job)}),
         overtakers=sum(_has_overtaken(row, job) for row in newest),
+        weight=next((queue.settings.weight for queue in queues if queue.name == job.queue), 1),
     )
 
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
+from shlex import quote
 from typing import Final
 from uuid import UUID
 
@@ -101,7 +102,7 @@ async def _of_rows(rows: Rows) -> AsyncIterator[Check]:
     for warning in found.warnings:
         yield Check("warning", "rows", f"{rows.name}: {warning}")
     for index in found.indexes:
-        remedy = f"`holdfast rows indexes {rows.name} --create`"
+        remedy = f"`holdfast rows indexes {quote(rows.name)} --create`"
         yield Check(
             "warning", "rows", f"{rows.name}: each look for due or stuck rows reads more than it must without: {index}", remedy
         )
@@ -142,7 +143,7 @@ def _of_queues(queues: Sequence[QueueView]) -> Iterator[Check]:
         if queue.paused_at is not None:
             count = sum(queue.counts.get(state, 0) for state in (State.AVAILABLE, State.SCHEDULED))
             message = f"{queue.name} is paused since {queue.paused_at:%Y-%m-%d %H:%M:%S} UTC; waiting jobs: {count}"
-            yield Check("warning", "queues", message, f"`holdfast queues resume {queue.name}`")
+            yield Check("warning", "queues", message, f"`holdfast queues resume {quote(queue.name)}`")
 
 
 def _of_unseen_queues(alive: Sequence[LeaseView], queues: Sequence[QueueView], registry: Registry) -> Iterator[Check]:
@@ -176,8 +177,8 @@ def _of_schedules(schedules: ScheduleList | None, alive: Sequence[LeaseView]) ->
         is_declared = declaration(name, plan.definition.digest) in living
         if plan.source is Source.CODE and not is_declared and since is not None and schedules.now - since > FORGOTTEN:
             message = f"{name}: it goes on, and no worker has declared it in its code since {since:%Y-%m-%d}"
-            remedy = f"`holdfast schedules remove {name}`, or start a worker that has its code"
+            remedy = f"`holdfast schedules remove {quote(name)}`, or start a worker that has its code"
             yield Check("warning", "schedules", message, remedy)
         if each.paused_at is not None:
             message = f"{name} is paused since {each.paused_at:%Y-%m-%d %H:%M:%S} UTC"
-            yield Check("warning", "schedules", message, f"`holdfast schedules resume {name}`")
+            yield Check("warning", "schedules", message, f"`holdfast schedules resume {quote(name)}`")

@@ -1,6 +1,7 @@
 """What ``app.check()`` finds about limits and lanes: those that keep jobs from starting, perhaps without intent."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from shlex import quote
 from typing import Final
 
 from holdfast._core.answers import Check, LeaseView, QueueView
@@ -34,7 +35,7 @@ async def check_limits(
     }
     return (
         *(finding for view in views for finding in _of_limit(view, alive)),
-        *(finding for view in views for finding in _of_unused(view, used)),
+        *(finding for view in views for finding in _of_unused(view, used) if registry.names()),
         *[finding async for finding in _of_lanes(store, alive, queues, views)],
     )
 
@@ -50,7 +51,7 @@ def _queues_in_use(registry: Registry, alive: Sequence[LeaseView], queues: Seque
 
 def _of_limit(view: LimitView, alive: Sequence[LeaseView]) -> Iterator[Check]:
     if view.limit.concurrency == 0:
-        remedy = f"raise it: {command(view.scope, view.limit, concurrency='N')}"
+        remedy = f"raise it: {command(view.scope, view.limit, concurrency='1')}"
         yield Check("warning", "limits", f"the limit of {view.scope} is 0: no job of it may start", remedy)
     elif is_full(view) and view.holders and not {worker.worker for worker in alive} & {each.worker for each in view.holders}:
         held = ", ".join(f"job {each.job} on {each.worker}" for each in view.holders)
@@ -59,7 +60,7 @@ def _of_limit(view: LimitView, alive: Sequence[LeaseView]) -> Iterator[Check]:
             "warning",
             "limits",
             message,
-            "a supervisor (`holdfast worker`) takes their jobs back; `holdfast recover` does so once",
+            "a supervisor (`holdfast worker`) takes their jobs back; `holdfast recover module:app` does so once",
         )
 
 
@@ -67,7 +68,7 @@ def _of_unused(view: LimitView, used: dict[ScopeKind, set[str]]) -> Iterator[Che
     kind, name = view.scope.kind, view.scope.name
     if kind in used and name not in used[kind]:
         message = f"the limit of {view.scope} counts nothing: no job, no task of this App and no live worker uses it"
-        yield Check("warning", "limits", message, f"correct the name, or `holdfast limits clear {kind} {name}`")
+        yield Check("warning", "limits", message, f"correct the name, or `holdfast limits clear {kind} {quote(name)}`")
 
 
 async def _of_lanes(
@@ -82,7 +83,7 @@ async def _of_lanes(
         if row.queue not in paused and not is_limited(CountedBy(row.task, row.queue, row.key), scopes):
             oldest[row.queue, row.key] = row
     for row in sorted(oldest.values(), key=lambda row: row.available_at)[:MOST_LANES]:
-        facts = await lane_facts(store, row)
+        facts = await lane_facts(store, row, queues)
         slots = sum(worker.slots for worker in alive if row.task in worker.tasks)
         if slots and facts.is_starved(slots):
             yield Check("warning", "lanes", starved(facts), remedy_of(facts))

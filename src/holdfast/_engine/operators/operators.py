@@ -311,7 +311,7 @@ class Workers:
         if len(chosen) > 1:
             raise ConfigurationError([f"{name!r}: {', '.join(each.worker for each in chosen)} have such a name: use one of them"])
         if not chosen or not await client.request_drain(chosen[0]):
-            raise ConfigurationError([f"no worker has the name {name!r}, or one that begins so: see app.workers.list()"])
+            raise ConfigurationError([f"no worker has the name {name!r}, or one that begins so: see `holdfast workers list`"])
         return chosen[0]
 
     list = blocking(alist)

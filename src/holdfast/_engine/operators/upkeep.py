@@ -5,7 +5,7 @@ from holdfast._ports.upkeep import HasObjects
 from holdfast.errors import Unsupported
 
 _REMEDIES = {
-    "sqlite": "it is a file: `holdfast backup` copies it, `holdfast check` reads it, and SQLite's VACUUM shrinks it",
+    "sqlite": "it is a file: `holdfast backup copy.db` copies it, `holdfast check` reads it, and SQLite's VACUUM shrinks it",
     "postgres": "use pg_dump or the base backups of your server, and `holdfast check`",
     "memory": "it ends with its process, and keeps nothing to look after",
     "broker": "run the command with the URL of the store behind the broker",

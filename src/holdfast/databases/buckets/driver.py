@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from importlib import import_module
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from holdfast._core.bucket_url import BucketUrl
@@ -90,11 +91,13 @@ def _credentials_of_profile(profile: str) -> Any:
     try:
         boto3, auth = import_module("boto3"), import_module("obstore.auth.boto3")
     except ModuleNotFoundError as error:
-        remedy = "pip install boto3, or leave out ?profile= and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        remedy = "`pip install boto3`, or leave out ?profile= and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         raise ConfigurationError([f"?profile={profile} needs boto3, which is not installed: {remedy}"]) from error
     try:
         return auth.Boto3CredentialProvider(boto3.Session(profile_name=profile))
     except Exception:
         # Without the cause: it is another library's text about credentials.
-        problem = f"?profile={profile}: it has no credentials: check `aws configure list --profile {profile}`, or sign in again"
+        problem = (
+            f"?profile={profile}: it has no credentials: check `aws configure list --profile {quote(profile)}`, or sign in again"
+        )
         raise ConfigurationError([problem]) from None

@@ -177,7 +177,13 @@ def require_version(version: tuple[int, ...]) -> None:
     """Raise ``ConfigurationError`` for a SQLite too old for the queries."""
     if version < OLDEST:
         names = ".".join(map(str, version)), ".".join(map(str, OLDEST))
-        raise ConfigurationError(["SQLite {} is too old, {} is needed: pip install apsw, or use a newer Python".format(*names)])
+        raise ConfigurationError(
+            [
+                "SQLite {} is too old, {} is needed: `pip install apsw` and `export HOLDFAST_SQLITE=apsw`, or use a newer Python".format(
+                    *names
+                )
+            ]
+        )
 
 
 _HOPELESS = {

@@ -39,7 +39,7 @@ class Files:
             raise StoreUnavailable(
                 f"{what}: {name} was deleted or replaced while it was open. What was written to it is lost; from "
                 "now on the file at this path is used. To move or restore it, stop all processes that use it first; "
-                "to copy it, use `holdfast backup`"
+                "to copy it, use `holdfast backup copy.db`"
             )
 
     def has_write_lock(self) -> bool:

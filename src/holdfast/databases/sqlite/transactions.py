@@ -223,7 +223,7 @@ class UserTransaction:
         if is_open and not self._files.has_write_lock():
             raise StoreUnavailable(
                 f"transaction: this process closed {self._path}-shm while the transaction was open, and so gave up its lock of the "
-                "file; nothing of it is kept. To copy the file, use `holdfast backup`"
+                "file; nothing of it is kept. To copy the file, use `holdfast backup copy.db`"
             )
 
     def _expire(self) -> None:

@@ -268,7 +268,7 @@ class Committer:
         if len(body := json.encode(head)) > MOST_HEAD:
             self._tidying.begin(base, self._replica.book, now)
             raise StoreUnavailable(
-                f"{self._name}: {KEY} would be too large until a run is written: try again, or see holdfast check"
+                f"{self._name}: {KEY} would be too large until a run is written: try again, or see `holdfast check`"
             )
         try:
             etag = await self._bucket.put(KEY, body, self._replica.etag)

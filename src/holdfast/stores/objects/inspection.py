@@ -19,7 +19,7 @@ from holdfast.stores.objects.bodies import BODIES, keys_in
 from holdfast.stores.objects.head import FORMAT, KEY, Head, read
 from holdfast.stores.objects.pieces import REMEDY, RUNS, Damaged, load
 
-_RESTORE = "restore the newest backup by `holdfast store restore`"
+_RESTORE = "restore the newest backup by `holdfast store restore PLACE`"
 
 
 async def inspect(bucket: Bucket, name: str) -> Inspection:
@@ -95,7 +95,9 @@ async def read_head(bucket: Bucket, name: str, key: str = KEY) -> tuple[int, Hea
     """Return the bytes of the head, and the head. ``SchemaMissing``, ``SchemaTooNew`` or ``Damaged``: there is none that can be used."""
     found = await bucket.get(key)
     if found is ABSENT:
-        raise SchemaMissing(f"{name}: there is no store here: correct the URL, or run holdfast migrate or holdfast store restore")
+        raise SchemaMissing(
+            f"{name}: there is no store here: correct the URL, or run `holdfast migrate module:app` or `holdfast store restore PLACE`"
+        )
     assert isinstance(found, Found)
     try:
         head = read(found.body)

@@ -42,7 +42,7 @@ class Limits(Struct, frozen=True):
         if run_bytes <= self.run_bytes:
             return None
         problem = f"runs of {run_bytes:,} bytes before compression, and the limit is {self.run_bytes:,}"
-        remedy = "run holdfast store compact, delete jobs, keep payloads and results small, or use a PostgreSQL store"
+        remedy = "run `holdfast store compact`, delete jobs, keep payloads and results small, or use a PostgreSQL store"
         return Excess(problem, remedy)
 
 

@@ -35,7 +35,7 @@ class Damaged(BucketUnavailable):
         self.key, self.what = key, problem
 
 
-REMEDY = "restore the object, or the newest backup by `holdfast store restore`"
+REMEDY = "restore the object, or the newest backup by `holdfast store restore PLACE`"
 
 
 class NewRun(Struct, frozen=True):

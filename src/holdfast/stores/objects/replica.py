@@ -44,7 +44,7 @@ class Replica:
         if found is UNCHANGED:
             return False
         if found is ABSENT:
-            raise SchemaMissing(f"{self._name}: there is no store here yet: run holdfast migrate")
+            raise SchemaMissing(f"{self._name}: there is no store here yet: run `holdfast migrate module:app`")
         new = self._read(found.body)
         try:
             await self._follow(new)

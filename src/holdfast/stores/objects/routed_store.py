@@ -86,7 +86,9 @@ class RoutedStore(ObjectStore):
         if self._is_required and not self._is_broker:
             await self._find()
             if self._leader is None:
-                raise Refused("no broker leads, and the URL has broker=require: start `holdfast broker --url` with this bucket")
+                raise Refused(
+                    "no broker leads, and the URL has broker=require: start `holdfast broker --url URL` with the URL of this bucket"
+                )
             return await self._call(verb, arguments, keywords)
         return await super()._ask(verb, arguments, keywords)
 
