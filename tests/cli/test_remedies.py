@@ -30,6 +30,7 @@ URL_OF_ENVIRONMENT = Named().or_of({"HOLDFAST_URL": "sqlite:///jobs.db"})
         ("run `holdfast migrate module:app`", URL_OF_ENVIRONMENT, "run `holdfast migrate`"),
         ("see `holdfast check`", APP, "see `holdfast check shop:app`"),
         ("see `holdfast check`", STORE, "see `holdfast check --url sqlite:///jobs.db`"),
+        ("`holdfast migrate --roles --url URL`", APP, "`holdfast migrate --roles --url URL`"),
         ("`holdfast migrate --roles`", APP, "`holdfast migrate --roles shop:app`"),
         ("`holdfast rows indexes a --create`", APP, "`holdfast rows indexes a --create --app shop:app`"),
         ("look: holdfast top; then: holdfast top", APP, "look: holdfast top --app shop:app; then: holdfast top --app shop:app"),

@@ -94,6 +94,15 @@ def test_a_missing_right_is_an_error_that_names_the_remedy(divided: Home) -> Non
         asked(divided.dsn.replace("//postgres@", "//a_enqueue@"), "counts", schema="holdfast")
 
 
+def test_a_user_who_may_not_use_the_schema_is_an_error_that_names_the_remedy(divided: Home) -> None:
+    divided.sql("REVOKE USAGE ON SCHEMA holdfast FROM holdfast_enqueue")
+    try:
+        with pytest.raises(ConfigurationError, match="permission denied for schema holdfast: use a role that may"):
+            asked(divided.dsn.replace("//postgres@", "//a_enqueue@"), "counts", schema="holdfast")
+    finally:
+        divided.sql("GRANT USAGE ON SCHEMA holdfast TO holdfast_enqueue")
+
+
 def test_every_role_may_use_partitions_made_later(divided: Home) -> None:
     async def act(at: Scene) -> None:
         at.advance(3 * DAY)

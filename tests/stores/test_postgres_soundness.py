@@ -247,7 +247,9 @@ def test_a_revoked_right_on_any_object_is_red(worker: str, owner: psycopg.Connec
 @pytest.mark.parametrize("function", ["take_key", "hold_keys", "again"])
 def test_a_function_that_may_not_be_called_is_red(worker: str, owner: psycopg.Connection, function: str) -> None:
     owner.execute(f"REVOKE ALL ON FUNCTION holdfast.{function} FROM PUBLIC")
-    assert f"EXECUTE ON FUNCTION holdfast.{function}" in errors(worker)["rights"].message
+    found = errors(worker)["rights"]
+    assert f"EXECUTE ON FUNCTION holdfast.{function}" in found.message
+    assert f"GRANT EXECUTE ON FUNCTION holdfast.{function} TO a_tried_worker" in found.remedy
 
 
 def test_a_schema_that_may_not_be_used_is_red(worker: str, owner: psycopg.Connection) -> None:

@@ -76,6 +76,8 @@ def _with_names(command: str, named: Named) -> str:
         if named.app is not None:
             return _APP.sub(f" {quote(named.app)}", command)
         return _APP.sub(lambda _: named.option(), command) if named.url is not None and verb in _OPEN_BY_URL else command
+    if "--url" in more or "--app" in more:
+        return command
     if verb in _TAKE_APP:
         return command + (named.option(as_argument=True) if named.app is not None or verb in _OPEN_BY_URL else "")
     if verb in _SINGLE or (more and (verb in _GROUPS or (verb == "rows" and named.app is not None))):

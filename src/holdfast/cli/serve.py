@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from holdfast._core.text import printable
+from holdfast.cli.remedies import here
 from holdfast.cli.stderr import write_stderr
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class WorkerCommand:
 
     def _explain(self, code: int) -> None:
         for problem in self.supervisor.problems:
-            write_stderr(f"error: {printable(problem)}")
+            write_stderr(f"error: {printable(here(problem))}")
         if code == UNREACHABLE:
             write_stderr("error: the store could not be reached; check that it is running, then start the worker again")
         if not self.supervisor.slots:

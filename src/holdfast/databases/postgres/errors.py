@@ -22,6 +22,10 @@ Refused = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 
 MIGRATE: Final = "run `holdfast migrate module:app`, or app.migrate()"
 
+ROLES: Final = "`holdfast migrate --roles --url URL`"
+"""The command that makes roles with rights, for the owner of the schema: another user's own URL would not do."""
+_ROLE: Final = f"use a role that may; {ROLES}, with the URL of the schema's owner, makes such roles"
+
 UNLOCK: Final = (
     "another session keeps a lock; `SELECT pid, state, query FROM pg_stat_activity WHERE xact_start IS NOT NULL ORDER BY xact_start` "
     "names the oldest first, and pg_terminate_backend(pid) ends one"
@@ -52,6 +56,7 @@ _HOPELESS: Final = {
     asyncpg.InvalidCatalogNameError: "create the database, or name another",
     asyncpg.UndefinedObjectError: "leave that option out of the URL",
     asyncpg.ClientConfigurationError: "correct the URL",
+    asyncpg.InsufficientPrivilegeError: _ROLE,
 }
 
 
@@ -62,7 +67,7 @@ def statement_error(name: str, public: str, error: BaseException) -> HoldfastErr
         case asyncpg.UndefinedTableError() | asyncpg.InvalidSchemaNameError() | asyncpg.UndefinedColumnError():
             return SchemaMissing(f"{name}: {public}: {cause}: {MIGRATE}")
         case asyncpg.InsufficientPrivilegeError():
-            return ConfigurationError([f"{name}: {public}: {cause}: use a role that may, see `holdfast migrate --roles`"])
+            return ConfigurationError([f"{name}: {public}: {cause}: {_ROLE}"])
         case asyncpg.LockNotAvailableError():
             return StoreBusy(f"{name}: {public}: {cause}: {UNLOCK}")
         case asyncpg.ReadOnlySQLTransactionError():

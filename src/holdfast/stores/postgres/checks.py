@@ -38,7 +38,7 @@ async def check(link: Connection, name: str, public: str, sql: Callable[[str], s
         return [*found, Check("error", "schema", str(error), "upgrade holdfast")]
     found.append(Check("ok", "schema", f"version {version} of {schema.VERSION}"))
     relations = await link.fetch(sql("relations"), name)
-    found += objects.judge(name, relations, await link.fetch(sql("functions"), name))
+    found += objects.judge(name, relations, await link.fetch(sql("functions"), name), user=server["user"])
     if any(each.level == "error" and each.name in ("schema", "rights") for each in found):
         return found
     (tables,) = await link.fetch(sql("store_facts"), round(RETENTION_FLOOR * 1e6), round(LATE * 1e6), MOST)

@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from holdfast._core.answers import Check
+from holdfast.databases.postgres.errors import ROLES
 from holdfast.stores.postgres.records import Row
 from holdfast.stores.postgres.schema import MIGRATIONS
 
@@ -46,10 +47,10 @@ def made() -> Made:
     return Made(frozenset(others), frozenset(re.findall(r"CREATE FUNCTION holdfast\.(\w+)", text)), indexes)
 
 
-def judge(schema: str, relations: Sequence[Row], functions: Sequence[Row]) -> list[Check]:
-    """Return all findings about the objects of a schema; empty if nothing is wrong."""
+def judge(schema: str, relations: Sequence[Row], functions: Sequence[Row], *, user: str) -> list[Check]:
+    """Return all findings about the objects of a schema; empty if nothing is wrong. ``user``: the one of this connection, as SQL writes the name."""
     found = [*_missing(schema, relations, functions), *_of_indexes(schema, relations), *_of_identities(schema, relations)]
-    return [*found, *_of_rights(schema, relations, functions)]
+    return [*found, *_of_rights(schema, relations, functions, user)]
 
 
 def _missing(schema: str, relations: Sequence[Row], functions: Sequence[Row]) -> Iterator[Check]:
@@ -92,7 +93,7 @@ def _of_identities(schema: str, relations: Sequence[Row]) -> Iterator[Check]:
         yield Check("warning", "publication", message, remedy)
 
 
-def _of_rights(schema: str, relations: Sequence[Row], functions: Sequence[Row]) -> Iterator[Check]:
+def _of_rights(schema: str, relations: Sequence[Row], functions: Sequence[Row], user: str) -> Iterator[Check]:
     rights = {row["name"]: frozenset(row["rights"]) for row in relations if row["name"] in RIGHTS}
     lacking = [
         f"{', '.join(sorted(RIGHTS[name] - rights[name]))} ON {schema}.{name}"
@@ -106,8 +107,8 @@ def _of_rights(schema: str, relations: Sequence[Row], functions: Sequence[Row]) 
         message = "this user may only read, so whether workers can move a job was not tried"
         yield Check("warning", "rights", message, "run the check as the user of the workers")
         return
-    remedy = "`holdfast migrate --roles`, and grant its …_work to the user of the workers, or: "
-    grants = "; ".join(f"GRANT {each} TO …" for each in lacking)
+    remedy = f"as the owner of the schema: {ROLES}, and `GRANT {schema}_work TO {user}`, or: "
+    grants = "; ".join(f"GRANT {each} TO {user}" for each in lacking)
     yield Check("error", "rights", f"this user may not work: it lacks {'; '.join(lacking)}", remedy + grants)
 
 

@@ -2,6 +2,7 @@
 -- :schema.
 SELECT
     current_setting('server_version') AS version,
+    quote_ident(current_user) AS "user",
     pg_is_in_recovery() AS is_standby,
     (SELECT reset_val FROM pg_settings WHERE name = 'default_transaction_read_only') = 'on' AS is_read_only,
     current_setting('fsync') = 'on' AS has_fsync,
