@@ -48,7 +48,7 @@ def made() -> Made:
 
 
 def judge(schema: str, relations: Sequence[Row], functions: Sequence[Row], *, user: str) -> list[Check]:
-    """Return all findings about the objects of a schema; empty if nothing is wrong. ``user``: the one of this connection, as SQL writes the name."""
+    """Return all findings about the objects of a schema; empty if nothing is wrong. ``user``: the connection's."""
     found = [*_missing(schema, relations, functions), *_of_indexes(schema, relations), *_of_identities(schema, relations)]
     return [*found, *_of_rights(schema, relations, functions, user)]
 
