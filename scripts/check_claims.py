@@ -1,8 +1,8 @@
 """Keep what the documents claim true to the code; `make check` runs this.
 
 Each claim of docs/claims.toml has a proof that exists: an import, a command or a test. No sentence states of a claimed feature that it
-is not there yet. Each extra that `all` has, each integration and each command belongs to a claim. No page names an extra, an option of
-a command, an event or a metric that does not exist.
+is not there yet. Each extra that `all` has, each integration, each command and each module of `DOORS` belongs to a claim. No page
+names an extra, an option of a command, an event or a metric that does not exist.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import click
 
+import holdfast.integrations as holdfast_integrations
 from holdfast import Rows
 from holdfast._core.metrics import METRICS
 from holdfast._engine.events import EventName
@@ -35,6 +37,11 @@ NOT_METRICS = re.compile(r"holdfast_(?:sqlite|postgres|enqueue|work|read|own|pas
 NOT_EVENTS = {"job", "recovery", "payload", "queue", "schedule", "workflow"}
 """Families whose names are also those of objects, or of actions in the audit."""
 
+DOORS = {"dashboard.acting", "http.management"}
+"""Features that are neither a command nor an extra."""
+HELPERS = {"integrations.attempt_ids", "integrations.new_apps"}
+"""Modules that only other integrations import."""
+
 Claim = Mapping[str, Any]
 
 
@@ -51,9 +58,9 @@ def check_later(claims: list[Claim], pages: Mapping[str, str]) -> Iterator[str]:
     words = {word: claim["feature"] for claim in claims for word in claim["words"]}
     for page, text in pages.items():
         for sentence in SENTENCE.split(FENCE.sub("", text)):
-            late = LATER.search(sentence)
-            named = [word for word in words if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", sentence)]
-            if late and named:
+            if not (late := LATER.search(sentence)):
+                continue
+            if named := [word for word in words if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", sentence)]:
                 yield f"{page}: {late.group()!r} stands beside {named[0]}, which exists ({words[named[0]]}): {' '.join(sentence.split())}"
 
 
@@ -67,6 +74,9 @@ def check_complete(claims: list[Claim], root: Path) -> Iterator[str]:
         yield f"docs/claims.toml: no claim has the extra {name}: add one, with its proof"
     for name in sorted(extras - {*_extras(root)}):
         yield f"docs/claims.toml: {name} is not an extra of pyproject.toml: correct the claim"
+    modules = {module for claim in claims for module in claim.get("modules", ())}
+    for name in sorted(_modules() - modules):
+        yield f"docs/claims.toml: no claim has the module {name}: add one, with its proof"
     for name in sorted({*holdfast.commands} ^ commands):
         yield f"docs/claims.toml: the command {name} is there without a claim, or claimed without being there"
 
@@ -91,6 +101,11 @@ def check_names(pages: Mapping[str, str], root: Path) -> Iterator[str]:
                 yield f"{page}: {code} is not an event: see docs/reference/events.md"
             if code.startswith("holdfast "):
                 yield from (f"{page}: `{code}`: {option} is not an option of it" for option in _unknown_options(code.split()[1:]))
+
+
+def _modules() -> set[str]:
+    integrations = {f"integrations.{each.name}" for each in iter_modules(holdfast_integrations.__path__)}
+    return {*DOORS, *integrations} - HELPERS
 
 
 def _unknown_options(words: list[str]) -> Iterator[str]:
