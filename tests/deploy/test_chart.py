@@ -12,9 +12,8 @@ import yaml
 from holdfast._core.metrics import METRICS
 from holdfast._core.release import VERSION
 from holdfast.cli.commands import root
-from tests.deploy.tools import DEPLOY, require
+from tests.deploy.tools import CHART, rendered, require
 
-CHART = DEPLOY / "helm/holdfast"
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 TEMPLATES = {file.name: file.read_text() for file in (CHART / "templates").iterdir()}
@@ -64,19 +63,8 @@ def test_no_secret_is_made_here() -> None:
 
 @pytest.fixture(scope="module")
 def render() -> Any:
-    """Return a function that renders the chart as `helm template` does, by Helm's own library."""
+    """Return the function that renders the chart, by Helm's own library."""
     require("helm_python")
-    from helm_python import Chart, lint  # noqa: PLC0415 – only `make prove` installs it
-
-    def rendered(**values: Any) -> list[dict[str, Any]]:
-        report = lint(str(CHART), values, strict=True)
-        assert report["errors"] == []
-        assert {message["error"] for message in report["messages"]} <= {"icon is recommended"}
-        with Chart.load(str(CHART)) as chart:
-            texts = chart.render(values, name="shop", namespace="jobs")
-        documents = [yaml.safe_load_all(text) for name, text in texts.items() if name.endswith(".yaml")]
-        return [each for found in documents for each in found if each]
-
     return rendered
 
 
