@@ -98,7 +98,9 @@ ATTRIBUTES: dict[type, set[str]] = {
 
 
 def page(name: str) -> str:
-    return (REFERENCE / name).read_text(encoding="utf-8")
+    """Return a page with its parts: `app.md` and `app-*.md`."""
+    stem = name.removesuffix(".md")
+    return "\n".join(each.read_text(encoding="utf-8") for each in (REFERENCE / name, *sorted(REFERENCE.glob(f"{stem}-*.md"))))
 
 
 def section(name: str, heading: str) -> str:
@@ -275,7 +277,7 @@ COMMANDS = dict(leaves(root, ("holdfast",)))
 def test_every_option_of_a_command_is_described(command: str) -> None:
     output = section("cli.md", command)
     reported = set(re.findall(r"`(--[\w-]+)", output))
-    if "(#selectors)" in output:
+    if "#selectors)" in output:
         reported |= set(re.findall(r"`(--[\w-]+)", section("cli.md", "Selectors")))
     assert reported == {option for each in COMMANDS[command].params if isinstance(each, click.Option) for option in each.opts}
     arguments = [each.metavar for each in COMMANDS[command].params if isinstance(each, click.Argument) and each.metavar]
@@ -283,7 +285,7 @@ def test_every_option_of_a_command_is_described(command: str) -> None:
 
 
 def test_no_command_is_described_that_is_not_there() -> None:
-    assert sorted(re.findall(r"^### (holdfast .+)$", page("cli.md"), re.MULTILINE)) == sorted(COMMANDS)
+    assert sorted(re.findall(r"^##+ (holdfast .+)$", page("cli.md"), re.MULTILINE)) == sorted(COMMANDS)
 
 
 def declared() -> dict[str, list[str]]:
