@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 MAP: dict[str, tuple[str, ...]] = {
-    "Start": ("tutorial", "how-to/fastapi", "how-to/django", "how-to/web-frameworks"),
+    "Start": ("tutorial", "tutorial-retry", "how-to/fastapi", "how-to/django", "how-to/web-frameworks"),
     "How to: write jobs": (
         "how-to/idempotent-jobs",
+        "how-to/unique-keys",
         "how-to/long-jobs",
         "how-to/durable-steps",
+        "how-to/changed-steps",
         "how-to/long-sleep",
         "how-to/fan-out",
         "how-to/saga",
@@ -17,20 +19,23 @@ MAP: dict[str, tuple[str, ...]] = {
     ),
     "How to: enqueue": (
         "how-to/transactions",
+        "how-to/job-transaction",
         "how-to/nightly-import",
         "how-to/rate-limited-api",
         "how-to/tenant-fairness",
         "how-to/urgent-queue",
         "how-to/embedding",
+        "how-to/structure",
     ),
     "How to: survive": (
         "how-to/crashes",
+        "how-to/rescue-hooks",
         "how-to/rows",
         "how-to/stuck-table",
         "how-to/stuck-table-worker",
         "how-to/stuck-table-counts",
     ),
-    "How to: test": ("how-to/testing", "how-to/test-crashes"),
+    "How to: test": ("how-to/testing", "how-to/testing-workers", "how-to/test-crashes", "how-to/test-crashes-more"),
     "Understand": (
         "concepts/recovery",
         "concepts/ownership",
@@ -38,6 +43,7 @@ MAP: dict[str, tuple[str, ...]] = {
         "concepts/promises",
         "concepts/who-runs-next",
         "concepts/workflows",
+        "concepts/workflow-failures",
         "concepts/one-object",
         "concepts/architecture",
         "promises",
@@ -47,6 +53,8 @@ MAP: dict[str, tuple[str, ...]] = {
     ),
     "Operate": (
         "how-to/deployment",
+        "how-to/kubernetes",
+        "how-to/logs",
         "how-to/queues",
         "operations/troubleshooting",
         "operations/alerts",
@@ -87,7 +95,11 @@ MAP: dict[str, tuple[str, ...]] = {
     ),
     "Coming from": (
         "coming-from/celery",
+        "coming-from/celery-tasks",
+        "coming-from/celery-operate",
         "coming-from/celery-canvas",
+        "coming-from/celery-chords",
+        "coming-from/celery-errbacks",
         "coming-from/rq",
         "coming-from/procrastinate",
         "coming-from/oban",

@@ -4,7 +4,8 @@ A `python` block that begins with `# name.py` is a file of that name. Any other 
 that begin with `#> ` are what it prints. A `console` block holds commands behind `$ `, typed into one shell per page. Below them
 stands what they answer, in which `…` stands for anything; an answer that begins with `error:` is that of a command that
 fails. `sleep` is left out: instead, what is asked about jobs and rows is asked until it is answered as shown. A block behind
-`<!-- not run: why -->` is only read.
+`<!-- not run: why -->` is only read. `<!-- goes on from page.md -->` has all blocks of that page run before those of this one,
+`<!-- files of page.md -->` only its files.
 """
 
 import ast
@@ -33,6 +34,7 @@ FENCE = re.compile(
 )
 FILE = re.compile(r"# ([\w/]+\.py)\n")
 LOOK = re.compile(r"holdfast (jobs (list|show|counts|explain)|workers list|queues list|rows list)\b")
+EARLIER = re.compile(r"^<!-- (?P<what>goes on from|files of) (?P<page>[\w-]+\.md) -->$", re.MULTILINE)
 TIMEOUT = 20.0
 DONE = "-- done "
 
@@ -72,6 +74,15 @@ def blocks_of(page: Path) -> list[Block]:
         Block(page, text.count("\n", 0, each.start()) + 1, each["language"], each["text"], each["excuse"])
         for each in FENCE.finditer(text)
     ]
+
+
+def blocks_before(page: Path) -> list[Block]:
+    """Return the blocks of other pages that come before those of this page."""
+    found = []
+    for each in EARLIER.finditer(page.read_text(encoding="utf-8")):
+        blocks = blocks_of(page.parent / each["page"])
+        found += [block for block in blocks if each["what"] == "goes on from" or block.file is not None]
+    return found
 
 
 def commands_of(block: Block) -> list[Command]:

@@ -1,4 +1,4 @@
-"""The unit, the image and the manifest of the deployment page are well-formed, and what they say of Holdfast is true."""
+"""The unit, the image and the manifest of the pages on deployment are well-formed, and what they say of Holdfast is true."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from holdfast._core.timing import LeaseTiming
 from holdfast.cli.commands import root
 from tests.docs.pages import ROOT, Block, blocks_of
 
-BLOCKS = blocks_of(ROOT / "docs/how-to/deployment.md")
+BLOCKS = [*blocks_of(ROOT / "docs/how-to/deployment.md"), *blocks_of(ROOT / "docs/how-to/kubernetes.md")]
 INSTRUCTIONS = {"FROM", "WORKDIR", "COPY", "RUN", "ENV", "VOLUME", "STOPSIGNAL", "ENTRYPOINT", "CMD"}
 
 

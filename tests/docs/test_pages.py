@@ -13,7 +13,7 @@ import pytest
 from holdfast.testing.servers import MongoSet, PostgresServer
 from holdfast.testing.servers.mongo import find_mongod
 from holdfast.testing.servers.process import free_port
-from tests.docs.pages import PAGES, ROOT, Reader, blocks_of, read
+from tests.docs.pages import PAGES, ROOT, Reader, blocks_before, blocks_of, read
 
 RUN = ("python", "console")
 MONGO = "127.0.0.1:27017"
@@ -86,7 +86,7 @@ def pages_to_run() -> Iterator[object]:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("page", [*pages_to_run()])
 def test_everything_on_the_page_works_as_written(page: Path, reader: Reader) -> None:
-    for block in blocks_of(page):
+    for block in (*blocks_before(page), *blocks_of(page)):
         if block.excuse is not None:
             read(block)
         elif block.language in RUN:
