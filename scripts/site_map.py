@@ -47,8 +47,11 @@ MAP: dict[str, tuple[str, ...]] = {
         "concepts/one-object",
         "concepts/architecture",
         "promises",
+        "promises-features",
         "pitfalls",
         "proof",
+        "proof-methods",
+        "proof-found",
         "proof-models",
     ),
     "Operate": (

@@ -1,4 +1,4 @@
-"""The figures of docs/proof.md that a test can count are those of today."""
+"""The figures of the pages on the proof that a test can count are those of today."""
 
 import re
 from pathlib import Path
@@ -33,7 +33,7 @@ THREADS = (
 """What went wrong in the workflows, schedules and limits of other libraries."""
 TEST = re.compile(r"`([\w/]+): (\w+)`")
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/proof.md").read_text(encoding="utf-8")
+PAGE = "\n".join((ROOT / f"docs/{name}.md").read_text(encoding="utf-8") for name in ("proof", "proof-methods", "proof-found"))
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,14 @@ def test_relative_import_is_refused() -> None:
     assert "TID252" in lint("src/holdfast/_core/anything.py", "from .job import NewJob\n\n__all__ = ['NewJob']\n")
 
 
+def test_a_page_of_more_than_200_lines_is_named(clone: Path) -> None:
+    (clone / "docs" / "how-to").mkdir(parents=True)
+    (clone / "docs" / "short.md").write_text("one line\n" * 200)
+    (clone / "docs" / "how-to" / "long.md").write_text("one line\n" * 201)
+    (advice,) = check_docs.check_lengths(clone)
+    assert advice.startswith("docs/how-to/long.md: 201 lines, at most 200: ")
+
+
 def test_a_promise_whose_test_does_not_exist_is_named(clone: Path) -> None:
     page, test = clone / "docs" / "promises.md", clone / "tests" / "core" / "test_a.py"
     test.write_text("def test_it_holds() -> None: ...\n")

@@ -157,7 +157,7 @@ def test_each_story_is_short() -> None:
 
 
 def test_the_story_in_the_documents_is_one_of_these() -> None:
-    page = Path(__file__).parents[2] / "docs/proof.md"
+    page = Path(__file__).parents[2] / "docs/proof-methods.md"
     assert f"```text\n{expected('a zombie is obeyed')}\n```" in page.read_text()
 
 
