@@ -1,11 +1,12 @@
 """The pages of the documentation, and running what is on them as a reader would: block after block, in one folder.
 
-A `python` block that begins with `# name.py` is a file of that name. Any other is run, in one interpreter per page; lines
-that begin with `#> ` are what it prints. A `console` block holds commands behind `$ `, typed into one shell per page. Below them
-stands what they answer, in which `…` stands for anything; an answer that begins with `error:` is that of a command that
-fails. `sleep` is left out: instead, what is asked about jobs and rows is asked until it is answered as shown. A block behind
-`<!-- not run: why -->` is only read. `<!-- goes on from page.md -->` has all blocks of that page run before those of this one,
-`<!-- files of page.md -->` only its files.
+A `python` block that begins with `# name.py` is a file of that name, and so is an `ini` block that begins with `# name.ini`.
+Any other `python` block is run, in one interpreter per page; lines that begin with `#> ` are what it prints. A `console` block
+holds commands behind `$ `, typed into one shell per page. Below them stands what they answer, in which `…` stands for anything;
+an answer that begins with `error:` is that of a command that fails. `sleep` is left out: instead, what is asked about jobs and
+rows is asked until it is answered as shown. A block behind `<!-- not run: why -->` is only read.
+
+`<!-- goes on from page.md -->` has all blocks of that page run before those of this one, `<!-- files of page.md -->` only its files.
 """
 
 import ast
@@ -32,7 +33,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(
     r"^(?:<!-- not run: (?P<excuse>.+?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
-FILE = re.compile(r"# ([\w/]+\.py)\n")
+FILE = re.compile(r"# ([\w/]+\.(?:py|ini))\n")
 LOOK = re.compile(r"holdfast (jobs (list|show|counts|explain)|workers list|queues list|rows list)\b")
 EARLIER = re.compile(r"^<!-- (?P<what>goes on from|files of) (?P<page>[\w-]+\.md) -->$", re.MULTILINE)
 TIMEOUT = 20.0
@@ -56,7 +57,7 @@ class Block(NamedTuple):
     @property
     def file(self) -> str | None:
         """The name of the file that it is."""
-        found = FILE.match(self.text) if self.language == "python" else None
+        found = FILE.match(self.text) if self.language in ("python", "ini") else None
         return found[1] if found else None
 
 

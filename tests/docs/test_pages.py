@@ -19,13 +19,17 @@ RUN = ("python", "console")
 MONGO = "127.0.0.1:27017"
 LONG = (
     "tutorial.md",
+    "tutorial-retry.md",
     "how-to/test-crashes.md",
+    "how-to/test-crashes-more.md",
     "how-to/stuck-table.md",
     "how-to/stuck-table-worker.md",
     "how-to/stuck-table-counts.md",
     "how-to/own-store.md",
     "how-to/crashes.md",
+    "how-to/rescue-hooks.md",
     "how-to/testing.md",
+    "how-to/testing-workers.md",
 )
 """Pages of `docs` whose blocks take more than 8 s of a core."""
 SHOWN = ("text", "json", "ini", "dockerfile", "yaml", "sql", "javascript")
@@ -89,7 +93,7 @@ def test_everything_on_the_page_works_as_written(page: Path, reader: Reader) -> 
     for block in (*blocks_before(page), *blocks_of(page)):
         if block.excuse is not None:
             read(block)
-        elif block.language in RUN:
+        elif block.language in RUN or block.file is not None:
             reader.run(block)
 
 

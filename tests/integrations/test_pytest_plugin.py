@@ -133,3 +133,15 @@ def test_an_app_that_cannot_be_found_is_named_with_the_remedy(project: Path, mar
 
 def test_it_is_installed_with_holdfast() -> None:
     assert [each.value for each in entry_points(group="pytest11", name="holdfast")] == ["holdfast.testing.pytest_plugin"]
+
+
+def test_a_conftest_may_import_an_app_whose_url_is_not_set(project: Path) -> None:
+    (project / "conftest.py").write_text("import pytest\nimport shop\n")
+    printed = run(
+        project,
+        """
+        def test_run(holdfast):
+            assert send.enqueue("ada").get().state == "available"
+        """,
+    )
+    assert "1 passed" in printed, printed

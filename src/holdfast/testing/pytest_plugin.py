@@ -32,11 +32,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(INI, "the App of the fixture holdfast, as module:name", default="")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Add the marker, and let an App that reads ``HOLDFAST_URL`` be imported where it is not set."""
-    config.addinivalue_line("markers", "holdfast(app=None, url='memory://'): the App and the store of the fixture holdfast")
-    if config.getini(INI):
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Let an App that reads ``HOLDFAST_URL`` be imported where it is not set, also by a ``conftest.py``, which is imported next."""
+    if early_config.getini(INI):
         os.environ.setdefault("HOLDFAST_URL", "memory://")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Describe the marker, which ``--strict-markers`` asks for."""
+    config.addinivalue_line("markers", "holdfast(app=None, url='memory://'): the App and the store of the fixture holdfast")
 
 
 @pytest.fixture
