@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 MAP: dict[str, tuple[str, ...]] = {
-    "Start": ("tutorial", "tutorial-retry", "how-to/fastapi", "how-to/django", "how-to/web-frameworks"),
+    "Start": ("tutorial", "tutorial-retry", "how-to/fastapi", "how-to/django", "how-to/web-frameworks", "how-to/quart"),
     "How to: write jobs": (
         "how-to/idempotent-jobs",
         "how-to/unique-keys",

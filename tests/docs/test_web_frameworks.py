@@ -1,4 +1,4 @@
-"""The applications of the page on web frameworks have the dashboard where the page mounts it, and know no job that is not there."""
+"""The applications of the pages on web frameworks have the dashboard where the page mounts it, and know no job that is not there."""
 
 import importlib
 import re
@@ -12,8 +12,8 @@ import pytest
 from tests.docs.pages import ROOT, blocks_of
 from tests.docs.test_fastapi import Answer, ask
 
-PAGE = ROOT / "docs/how-to/web-frameworks.md"
-TASKS, *SITES = [block.text for block in blocks_of(PAGE) if block.file is not None]
+PAGES = [ROOT / f"docs/how-to/{name}.md" for name in ("web-frameworks", "quart")]
+TASKS, *SITES = [block.text for page in PAGES for block in blocks_of(page) if block.file is not None]
 FRAMEWORKS = ("litestar", "flask", "quart")
 NO_JOB = "00000000-0000-0000-0000-000000000001"
 
@@ -70,5 +70,5 @@ def test_an_unknown_job_is_not_found_by_flask(web: Any) -> None:
     assert web.site.test_client().get(f"/jobs/{NO_JOB}").status_code == 404
 
 
-def test_the_page_has_an_application_for_each_framework() -> None:
+def test_the_pages_have_an_application_for_each_framework() -> None:
     assert [name for name, text in zip(FRAMEWORKS, SITES, strict=True) if f"from {name} import" not in text] == []
