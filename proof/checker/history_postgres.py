@@ -13,11 +13,13 @@ import asyncpg
 import msgspec
 from msgspec import Struct, structs
 
+from holdfast._core.encoding import uniqueness_in
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Reason, RescueReason, State, Token
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
+from holdfast._core.uniqueness import Uniqueness
 from proof.checker.history import By, Event, History, JobRow, LeaseRow, Phase, label, token_in
 from proof.checker.process_log import ProcessEvent
 
@@ -140,11 +142,14 @@ class _Job(Struct):
     available_at: datetime | None = None
     expires_at: datetime | None = None
     awaits: str | None = None
+    extra: str | None = None
+    created_at: datetime | None = None
 
     def row(self, now: datetime | None = None) -> JobRow:
         due, expires = (
             None if now is None or at is None else (at - now).total_seconds() for at in (self.available_at, self.expires_at)
         )
+        terms = uniqueness_in(self.extra)
         return JobRow(
             state=self.state,
             token=Token(self.claim_id, self.claim_number),
@@ -159,11 +164,18 @@ class _Job(Struct):
             task=self.task,
             queue=self.queue,
             key="" if self.unique_key is None else f"{self.task}/{self.unique_key}",
+            key_terms=terms,
+            key_kept=self._key_kept(now, terms),
             reason=self.reason,
             awaits=self.awaits or "",
             due_in=due or 0.0,
             expires_in=expires,
         )
+
+    def _key_kept(self, now: datetime | None, terms: Uniqueness) -> float | None:
+        if now is None or self.unique_key is None or self.created_at is None or terms.period is None:
+            return None
+        return (self.created_at + terms.period - now).total_seconds()
 
 
 class _Lease(Struct):

@@ -18,6 +18,7 @@ from holdfast._core.job import Reason, RescueReason, State, Token
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
+from holdfast._core.uniqueness import UNTIL_FINISHED, Uniqueness
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.driver import Connection
 from proof.checker.history import By, Event, History, JobRow, LeaseRow, Phase, label, token_in
@@ -31,7 +32,8 @@ _JOB = """json_object(
     'state', {0}.state, 'claim_id', hex({0}.claim_id), 'claim_number', {0}.claim_number, 'lease', hex({0}.lease), 'attempt', {0}.attempt,
     'failures', {0}.failures, 'crashes', {0}.crashes, 'policy', json({0}.policy), 'cancel_requested', {0}.cancel_requested,
     'message', {0}.message, 'result', CAST({0}.result AS TEXT), 'task', {0}.task, 'queue', {0}.queue, 'key', {0}.unique_key,
-    'reason', {0}.reason, 'awaits', {0}.awaits, 'available_at', {0}.available_at, 'expires_at', {0}.expires_at
+    'reason', {0}.reason, 'awaits', {0}.awaits, 'available_at', {0}.available_at, 'expires_at', {0}.expires_at,
+    'terms', json_extract({0}.extra, '$.unique'), 'created_at', {0}.created_at
 )"""
 _LEASE = """json_object(
     'worker', {0}.worker, 'process', json({0}.process), 'timing', json({0}.timing),
@@ -141,6 +143,8 @@ class _Job(Struct):
     awaits: str | None = None
     available_at: int = 0
     expires_at: int | None = None
+    terms: Uniqueness | None = None
+    created_at: int = 0
 
     def row(self, wall: int | None = None) -> JobRow:
         expires = None if wall is None or self.expires_at is None else (self.expires_at - wall) / 1e6
@@ -158,11 +162,17 @@ class _Job(Struct):
             task=self.task,
             queue=self.queue,
             key="" if self.key is None else f"{self.task}/{self.key}",
+            key_terms=self.terms or UNTIL_FINISHED,
+            key_kept=None if wall is None else self._key_kept(wall),
             reason=self.reason,
             awaits=self.awaits or "",
             due_in=0.0 if wall is None else (self.available_at - wall) / 1e6,
             expires_in=expires,
         )
+
+    def _key_kept(self, wall: int) -> float | None:
+        period = None if self.key is None or self.terms is None else self.terms.seconds
+        return None if period is None else (self.created_at - wall) / 1e6 + period
 
 
 class _Lease(Struct):

@@ -5,12 +5,9 @@ from msgspec import structs
 from holdfast._core.job import NewJob
 from holdfast._core.uniqueness import UNTIL_FINISHED, Uniqueness
 from proof.simulator.plans import Plan
-from proof.simulator.profiles import Brand
 
 
 def with_terms(new: NewJob, plan: Plan) -> NewJob:
     """Return the job with the terms of its unique key: until it is finished, for a period, or until a worker claims it."""
-    if plan.brand is not Brand.MEMORY:
-        return new
     others = {"key 1": Uniqueness(seconds=plan.settings.timing.ttl), "key 2": Uniqueness(until_started=True)}
     return structs.replace(new, uniqueness=others.get(new.unique_key or "", UNTIL_FINISHED))
