@@ -113,6 +113,8 @@ class LeaseRow(Struct, frozen=True):
 
 ROWS = "rows."
 """Begins the names of tasks whose jobs are runs of a rows handler: their progress and result are not its own."""
+OWN_ROWS = ("booking",)
+"""The tasks whose handlers commit a user's row in each attempt that completes."""
 
 
 class TableRow(Struct, frozen=True):

@@ -12,6 +12,7 @@ from proof.checker.inserts import Inserts
 from proof.checker.lanes import Lanes
 from proof.checker.locks import Locks
 from proof.checker.order import Order
+from proof.checker.own_rows import OwnRows
 from proof.checker.reigns import Reigns
 from proof.checker.restarts import Restarts
 from proof.checker.row_turns import RowTurns
@@ -22,5 +23,5 @@ from proof.checker.zombies import Zombies
 
 JUDGES = (
     *(Apps, Inserts, Cancels, Charges, Starts, Zombies, Hooks, Budgets, Locks, Order, Restarts, RowTurns, Schedules, Lanes),
-    *(Flows, Inputs, Steps, Blocked, Reigns),
+    *(Flows, Inputs, Steps, Blocked, Reigns, OwnRows),
 )

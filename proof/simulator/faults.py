@@ -18,6 +18,7 @@ from holdfast._core.answers import Answer, Capabilities, EnqueueAnswer
 from holdfast._core.job import NewJob, Token
 from holdfast._core.requests import ClaimRequest
 from holdfast._ports.clock import Clock
+from holdfast._ports.own_connections import OwnConnections
 from holdfast._ports.store import CallerTransactions, Store
 from holdfast.errors import StoreUnavailable
 from proof.checker.history import By, Event, History, Phase, outcome_of
@@ -77,6 +78,12 @@ class Faulty:
         self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractContextManager[Any]:
         return cast(CallerTransactions, self._store).blocking_transaction(job, token, idle=idle, hook_due_at=hook_due_at)
+
+    def transaction_within(
+        self, connection: Any, job: UUID, token: Token, *, idle: float
+    ) -> AbstractAsyncContextManager[Any] | AbstractContextManager[Any]:
+        """Open a block on the handler's own connection without faults: its statements do not pass through here."""
+        return cast(OwnConnections, self._store).transaction_within(connection, job, token, idle=idle)
 
     @asynccontextmanager
     async def _committing(self, transaction: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:

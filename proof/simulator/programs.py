@@ -45,6 +45,8 @@ class Ids:
 class Scene:
     """The actions of a handler of a simulated worker on its world."""
 
+    rows: Any = None  # its own, on its own connections
+
     def __init__(
         self,
         loop: VirtualLoop,

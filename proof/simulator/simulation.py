@@ -17,6 +17,7 @@ from proof.simulator.bucket_plan import fitted
 from proof.simulator.environment_faults import EnvironmentFaults
 from proof.simulator.flow_plan import SHARE
 from proof.simulator.loop import Stuck
+from proof.simulator.own_rows import with_own_rows
 from proof.simulator.plans import Plan, draw_for
 from proof.simulator.profiles import Brand, Profile
 from proof.simulator.world import World
@@ -68,7 +69,7 @@ def simulate(
     ``has_hooks``: its tasks always have an ``on_rescue``. ``has_queue``: a queue always delivers its jobs.
     ``has_flows``: it has workflows, if its kind may have some. ``profile``: the only one that a memory store imitates.
     """
-    plan = draw_for(seed, brand, flow_share=1.0 if has_flows else SHARE, profile=profile)
+    plan = with_own_rows(draw_for(seed, brand, flow_share=1.0 if has_flows else SHARE, profile=profile))
     plan = fitted(structs.replace(plan, has_hooks=plan.has_hooks or has_hooks, has_queue=plan.has_queue or has_queue))
     return perform(plan, seed, kind)
 

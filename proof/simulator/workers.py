@@ -14,11 +14,13 @@ from holdfast._engine.worker.options import WorkerOptions
 from holdfast._engine.worker.worker import Worker
 from proof.simulator.event_listeners import Ears
 from proof.simulator.hosts import SimChance, SimClock
+from proof.simulator.own_rows import OwnRows
 from proof.simulator.plans import QUIET
 from proof.simulator.programs import SCENE, Scene, registry
 from proof.simulator.runners import SimRunnerHost
 from proof.simulator.schedule_plan import declared_in
 from proof.simulator.threads import SimThreads
+from proof.stores.real_sqlite import SqliteFile
 
 if TYPE_CHECKING:
     from holdfast._engine.tasks.registry import TaskDefinition
@@ -41,6 +43,8 @@ def worker_of(
 ) -> Worker:
     """Return a worker that does not run yet; call this in the context in which it will run."""
     scene, most = _scene(world, process, clock, settings, known), world.plan.concurrency
+    if isinstance(world.store, SqliteFile):
+        scene.rows = OwnRows(world.store, process)
     SCENE.set(scene)
     found, chance, ears = registry(known), SimChance(process.numbers, clock), Ears(world, process)
     found.add_schedule(*declared_in(world.plan.schedules, known))

@@ -38,12 +38,12 @@ from proof.simulator.hosts import Machine, SimChance, SimClock, SimHost, SimStor
 from proof.simulator.key_terms import with_terms
 from proof.simulator.laned import WorldLanes
 from proof.simulator.loop import Process, VirtualLoop
+from proof.simulator.own_rows import tasks_beside
 from proof.simulator.plans import Plan
 from proof.simulator.profiles import Entrance
 from proof.simulator.programs import old_tasks, tasks
 from proof.simulator.queue import FaultyTransport
 from proof.simulator.scheduled import WorldSchedules
-from proof.simulator.threads import threaded
 from proof.simulator.transport import Bus, queue_of
 from proof.simulator.watched import WatchedRows
 from proof.simulator.workers import worker_of
@@ -249,7 +249,7 @@ class World:
 
     def known(self, ttl: float, *, is_new: bool = True) -> dict[str, TaskDefinition]:
         """Return the tasks of a release, by name, for leases of ``ttl`` seconds."""
-        known = (tasks if is_new else old_tasks)(ttl, has_hooks=self.plan.has_hooks) | threaded(ttl)
+        known = (tasks if is_new else old_tasks)(ttl, has_hooks=self.plan.has_hooks) | tasks_beside(ttl, self.plan)
         return known | self.flows.tasks()
 
     # clients

@@ -6,7 +6,7 @@ Each process has one gateway, between the faults of its connection and the store
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
 from functools import partial
 from typing import Any, cast
@@ -15,6 +15,7 @@ from uuid import UUID
 from holdfast._core.answers import Capabilities
 from holdfast._core.job import Token
 from holdfast._ports.limits import Lanes, Limits
+from holdfast._ports.own_connections import OwnConnections
 from holdfast._ports.prefetching import Prefetching
 from holdfast._ports.steps import Steps
 from holdfast._ports.store import (
@@ -58,6 +59,12 @@ class Gateway:
         self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractAsyncContextManager[Any]:
         return cast(CallerTransactions, self._store).transaction(job, token, idle=idle, hook_due_at=hook_due_at)
+
+    def transaction_within(
+        self, connection: Any, job: UUID, token: Token, *, idle: float
+    ) -> AbstractAsyncContextManager[Any] | AbstractContextManager[Any]:
+        """Open a block on the handler's own connection, which does not pass through here."""
+        return cast(OwnConnections, self._store).transaction_within(connection, job, token, idle=idle)
 
     def write(self, verb: str, arguments: tuple[Any, ...], ask: Ask) -> Awaitable[Any]:
         """Carry out a verb that may change something."""

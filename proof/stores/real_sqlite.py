@@ -39,6 +39,7 @@ from proof.checker.history import JobRow
 from proof.simulator.hosts import SimClock
 from proof.simulator.loop import Process
 from proof.stores.mirrored_flows import FlowsSeen, Signalled
+from proof.stores.own_connections import TABLE, OwnConnections
 from proof.stores.statement_recorder import Change, Mirror, announced
 
 AGAIN = 0.05  # seconds after which a statement that failed with BUSY is sent again
@@ -69,6 +70,7 @@ class SqliteFile(Mirror):
         self.path = _folder() / f"holdfast-world-{os.getpid()}-{next(_NUMBERS)}.db"
         self.path.write_bytes(_template())
         self._databases: list[StoreDatabase] = []
+        self.own = OwnConnections(self.path)
         self._observer, self._stranger = (driver.connect(self.path, use_apsw=driver.is_apsw()) for _ in range(2))
 
     def reached_by(self, process: Process) -> Store:
@@ -88,6 +90,8 @@ class SqliteFile(Mirror):
                 case "lease":
                     old, new = history_sqlite.lease_row(before, monotonic), history_sqlite.lease_row(after, monotonic)
                     yield Change(what, UUID(bytes=key), old, new)
+                case "own_row":
+                    yield Change(what, UUID(bytes=key), note=after)
                 case _:
                     yield Change("queue", note=after)
 
@@ -128,6 +132,7 @@ class SqliteFile(Mirror):
     def close_world(self) -> None:
         for database in self._databases:
             database.close()
+        self.own.close()
         self._observer.close()
         self._stranger.close()
         for suffix in ("", "-wal", "-shm"):
@@ -248,6 +253,9 @@ def _template() -> bytes:
             database = _database(path, FakeClock(), ProcessIdentity("template", 1))
             database.migrate()
             history_sqlite.watch(path)
+            with history_sqlite.opened(path) as connection:
+                for statement in TABLE:
+                    connection.execute(statement)
             database.close()
             _TEMPLATE.append(path.read_bytes())
     return _TEMPLATE[0]

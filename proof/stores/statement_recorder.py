@@ -17,12 +17,14 @@ from holdfast._core.job import State, Token
 from holdfast._core.limits import Scope
 from holdfast._core.schedule import Schedule
 from holdfast._ports.clock import Clock
+from holdfast._ports.own_connections import OwnConnections
 from holdfast._ports.store import Store
 from proof.checker.flow_rows import FlowRow
 from proof.checker.history import By, Event, History, JobRow, LeaseRow, Phase
 from proof.simulator.loop import Process
 from proof.stores.gateways import VERBS
 from proof.stores.mirrored_flows import FlowsSeen, MirroredFlows
+from proof.stores.own_connections import token_of
 from proof.stores.recording_schedules import schedule_row
 from proof.stores.rights import Call
 
@@ -32,9 +34,10 @@ CALL: ContextVar[Call] = ContextVar("call")
 
 
 class Change(Struct, frozen=True):
-    """The change of one row; changes are in the order of commits. That of a paused queue has only a ``note``."""
+    """The change of one row; changes are in the order of commits. That of a paused queue has only a ``note``,
+    and a row that a handler has written itself has its token there."""
 
-    what: Literal["job", "lease", "queue"]
+    what: Literal["job", "lease", "queue", "own_row"]
     id: UUID | None = None
     before: JobRow | LeaseRow | None = None
     after: JobRow | LeaseRow | None = None
@@ -135,6 +138,8 @@ class Mirror(ABC):
                     word, _, queue = change.note.partition(" ")
                     (self._paused.add if word == "paused" else self._paused.discard)(queue)
                     self._record(call, change, By("pause"), note=change.note)
+                case "own_row":
+                    self._record(call, change, By(call.verb), job=change.id, token=token_of(change.note))
                 case _:
                     pass  # a lease that was pruned, or written unchanged
 
@@ -142,6 +147,11 @@ class Mirror(ABC):
             self._look_at_schedules(call)
         if flows is not None:
             self._jobs |= self._flows.look(call, flows, self._jobs, has_moved=has_moved)
+
+    def look_at(self, process: str, verb: str) -> None:
+        """Record what a process has committed beside its store."""
+        CALL.set(Call(process, verb, (), {}))
+        self.look()
 
     def _add(self, what: str, by: By, **fields: Any) -> None:
         process = CALL.get().process
@@ -193,6 +203,10 @@ class AnnouncedStore:
         self._store, self._process = store, process
         # A mirror reads rows as they are stored, and a job that its lease has started is stored as claimed.
         self.capabilities = structs.replace(store.capabilities, prefetch=False)
+
+    def transaction_within(self, *arguments: Any, **keywords: Any) -> Any:
+        """Open a block on a handler's own connection; the handler itself calls ``look_at`` after it."""
+        return cast(OwnConnections, self._store).transaction_within(*arguments, **keywords)
 
 
 def _verb(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
