@@ -13,8 +13,9 @@ from proof.simulator.call_outcomes import Mix
 from proof.simulator.faults import Fault
 from proof.simulator.flow_plan import FlowsPlan
 from proof.simulator.growth_plan import GrowthPlan
+from proof.simulator.own_rows import BOOKING
 from proof.simulator.plans import OPERATIONS, Mode, Plan
-from proof.simulator.profiles import Profile
+from proof.simulator.profiles import Brand, Profile
 from proof.simulator.supervisor_settings import Outfit
 from proof.simulator.threads import PROCESSES, THREADED
 from tests.simulation import broken_brokers as brokers
@@ -23,6 +24,7 @@ from tests.simulation import broken_flows as flows
 from tests.simulation import broken_growth as growth
 from tests.simulation import broken_keeping as keeping
 from tests.simulation import broken_lanes as lanes
+from tests.simulation import broken_real_statements as statements
 from tests.simulation import broken_rows as rows
 from tests.simulation import broken_schedules as schedules
 from tests.simulation import broken_stores as stores
@@ -209,7 +211,8 @@ class Mutant(Struct, frozen=True):
 
     ``where``: the worlds that are tried, because elsewhere the guard makes no difference. ``aim``: the changes to these worlds,
     which make rare events frequent; without any, ``simulate --seed`` plays the same world. ``prefetches``: workers may
-    claim jobs ahead; else none does. ``has_flows``: there may be workflows; else there are none.
+    claim jobs ahead; else none does. ``has_flows``: there may be workflows; else there are none. ``brand``: whose statements
+    its store runs.
     """
 
     name: str
@@ -221,6 +224,7 @@ class Mutant(Struct, frozen=True):
     aim: Aim = straight
     prefetches: bool = False
     has_flows: bool = False
+    brand: Brand = Brand.MEMORY
 
     @property
     def breaks(self) -> str:
@@ -246,6 +250,13 @@ AWAITED = woven(flows=FlowsPlan(flows=4, most=5, waiting=0, has_operator=True, g
 HELD_UP = bent(profile=Profile.PLAIN, lease_clock="server")
 DELETED = woven(operations=("delete", "purge", "delete"))
 PRUNED = woven(operations=("prune",), floor=20.0)
+KEYED = bent(keys=3, tasks=HASTE, jobs=40, clients=2, backlog=0)
+BOOKED = bent(tasks=(BOOKING,), strikes=("freeze_together",), operations=(), jobs=40, concurrency=3, backlog=0)
+
+
+def many_keys(plan: Plan) -> bool:
+    """Worlds with any faults whose keys are held on different terms."""
+    return plan.keys > 2 and plan.mode is Mode.SAFETY
 
 
 def machines(plan: Plan) -> bool:
@@ -608,6 +619,24 @@ MUTANTS = (
     Mutant("key not freed", "S11", 50, keeping.KeyNotFreed, where=lambda plan: plan.keys > 0),
     Mutant("period of a key ignored", "S11", 50, keeping.PeriodIgnored, where=lambda plan: plan.keys > 1),
     Mutant("key freed before the claim", "S11", 50, keeping.KeyFreedBeforeClaim, where=lambda plan: plan.keys > 2),
+    Mutant(
+        "period of a key ignored by a statement",
+        "S11",
+        20,
+        patch=statements.period_ignored,
+        where=many_keys,
+        aim=KEYED,
+        brand=Brand.SQLITE,
+    ),
+    Mutant(
+        "key freed by a statement before the claim",
+        "S11",
+        20,
+        patch=statements.key_freed_before_claim,
+        where=many_keys,
+        aim=KEYED,
+        brand=Brand.SQLITE,
+    ),
     Mutant("key freed by the claim", "S11", 50, keeping.KeyFreedByClaim, where=lambda plan: plan.keys > 0),
     Mutant("key looked up before the write", "S11", 50, keeping.KeyLookedUpEarlier, where=lambda plan: plan.keys > 0),
     Mutant(
@@ -685,6 +714,25 @@ MUTANTS = (
     ),
     Mutant("no hook before the next attempt", "S7", 20, patch=workers.no_hook, where=hooked),
     Mutant("no hook for ended jobs", "L2", 50, patch=workers.no_hook_of_ended_jobs, where=hooked, aim=brief),
+    # blocks on handlers' own connections
+    Mutant(
+        "own rows commit unchecked",
+        "S3",
+        30,
+        patch=statements.block_unchecked,
+        where=only(Mode.SAFETY),
+        aim=BOOKED,
+        brand=Brand.SQLITE,
+    ),
+    Mutant(
+        "own rows checked in another transaction",
+        "S3",
+        30,
+        patch=statements.block_checked_beside,
+        where=only(Mode.SAFETY),
+        aim=BOOKED,
+        brand=Brand.SQLITE,
+    ),
     # watched tables
     Mutant("a move without the fence", "S3", 50, patch=rows.moves_without_the_fence, where=watched, aim=frozen_beside_rows),
     Mutant("errors do not shrink batches", "L4", 50, patch=rows.errors_do_not_shrink_batches, where=raising, aim=brief),

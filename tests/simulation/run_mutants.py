@@ -5,7 +5,6 @@ when one is not caught. ``--renew`` writes the seeds again, ``--scratch`` ignore
 """
 
 import argparse
-import random
 import resource
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from holdfast._core.book.book import Book
-from proof.simulator.plans import draw
+from proof.simulator.plans import draw_for
 from proof.simulator.simulation import Outcome, perform
 from tests.simulation.mutants import MUTANTS, Mutant
 
@@ -67,14 +66,14 @@ def _smallest(mutant: Mutant, shown: list[tuple[int, int]]) -> int | None:
 
 def play(mutant: Mutant, seed: int, kind: type[Book] = Book) -> Outcome:
     """Run the world of this seed, with the changes that the mutant asks for."""
-    plan = draw(random.Random(seed))
+    plan = draw_for(seed, mutant.brand)
     plan = plan if mutant.prefetches else structs.replace(plan, ahead=0)
     return perform(mutant.aim(plan if mutant.has_flows else structs.replace(plan, flows=None)), seed, kind)
 
 
 def fitting(mutant: Mutant, first: int = 0) -> Iterator[int]:
     """The seeds of worlds that may show the mutant."""
-    fit = (seed for seed in range(first, FARTHEST) if mutant.where(draw(random.Random(seed))))
+    fit = (seed for seed in range(first, FARTHEST) if mutant.where(draw_for(seed, mutant.brand)))
     return islice(fit, mutant.within)
 
 
