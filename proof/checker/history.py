@@ -113,7 +113,7 @@ class LeaseRow(Struct, frozen=True):
 
 ROWS = "rows."
 """Begins the names of tasks whose jobs are runs of a rows handler: their progress and result are not its own."""
-OWN_ROWS = ("booking",)
+OWN_ROWS = ("booking", "thread_booking")
 """The tasks whose handlers commit a user's row in each attempt that completes."""
 
 

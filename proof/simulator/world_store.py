@@ -9,8 +9,8 @@ from holdfast._core.book.book import Book
 from holdfast.stores.objects.archives import JOBS
 from holdfast.stores.objects.pieces import FULL
 from holdfast.stores.objects.tidying import Sizes
+from proof.checker.history import OWN_ROWS
 from proof.simulator import flow_programs, growth_programs
-from proof.simulator.own_rows import BOOKING
 from proof.simulator.profiles import Brand, Profile
 from proof.simulator.programs import NAMES
 from proof.simulator.threads import PROCESSES, THREADED
@@ -22,7 +22,7 @@ from proof.stores.statement_recorder import Mirror
 if TYPE_CHECKING:
     from proof.simulator.world import World
 
-KNOWN = (*NAMES, *THREADED, *PROCESSES, *flow_programs.NAMES, *growth_programs.NAMES, BOOKING)
+KNOWN = (*NAMES, *THREADED, *PROCESSES, *flow_programs.NAMES, *growth_programs.NAMES, *OWN_ROWS)
 
 
 def open_store(world: World, kind: type[Book]) -> Witness | Mirror | BucketWorld:

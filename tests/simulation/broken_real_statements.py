@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.databases.sqlite import driver
 from holdfast.stores.sqlite.caller_blocks import Checks
 from holdfast.stores.sqlite.database import QUERIES
+from proof.simulator import own_rows
 from tests.simulation.patching import patched
 
 _PERIOD = re.compile(
@@ -40,7 +41,8 @@ def block_unchecked() -> Any:
     return patched(Checks, _require_ours=lambda checks, cursor: None)
 
 
-def block_checked_beside() -> Any:
+@contextmanager
+def block_checked_beside() -> Iterator[None]:
     """A block checks its token at its entry only, on another connection, so that no lock covers the check and the rows."""
 
     def first(self: Checks, connection: Any) -> None:
@@ -52,4 +54,5 @@ def block_checked_beside() -> Any:
         with driver.plain_cursor(connection) as cursor:
             cursor.execute("BEGIN")
 
-    return patched(Checks, _first=first, _last=lambda checks, connection: None)
+    with patched(Checks, _first=first, _last=lambda checks, connection: None), patched(own_rows, INSIDE=10.0):
+        yield

@@ -13,7 +13,6 @@ from proof.simulator.call_outcomes import Mix
 from proof.simulator.faults import Fault
 from proof.simulator.flow_plan import FlowsPlan
 from proof.simulator.growth_plan import GrowthPlan
-from proof.simulator.own_rows import BOOKING
 from proof.simulator.plans import OPERATIONS, Mode, Plan
 from proof.simulator.profiles import Brand, Profile
 from proof.simulator.supervisor_settings import Outfit
@@ -251,7 +250,12 @@ HELD_UP = bent(profile=Profile.PLAIN, lease_clock="server")
 DELETED = woven(operations=("delete", "purge", "delete"))
 PRUNED = woven(operations=("prune",), floor=20.0)
 KEYED = bent(keys=3, tasks=HASTE, jobs=40, clients=2, backlog=0)
-BOOKED = bent(tasks=(BOOKING,), strikes=("freeze_together",), operations=(), jobs=40, concurrency=3, backlog=0)
+
+
+def booked(plan: Plan) -> Plan:
+    """A world of handlers that write users' rows, and are frozen until other workers have their jobs."""
+    many = bent(supervisors=3, outfits=(), processes=1, concurrency=10, jobs=100, clients=4, backlog=0, operations=())
+    return many(structs.replace(plan, tasks=("thread_booking",), strikes=("freeze_together",), has_releases=False))
 
 
 def many_keys(plan: Plan) -> bool:
@@ -721,7 +725,7 @@ MUTANTS = (
         30,
         patch=statements.block_unchecked,
         where=only(Mode.SAFETY),
-        aim=BOOKED,
+        aim=booked,
         brand=Brand.SQLITE,
     ),
     Mutant(
@@ -730,7 +734,7 @@ MUTANTS = (
         30,
         patch=statements.block_checked_beside,
         where=only(Mode.SAFETY),
-        aim=BOOKED,
+        aim=booked,
         brand=Brand.SQLITE,
     ),
     # watched tables
