@@ -54,5 +54,5 @@ def block_checked_beside() -> Iterator[None]:
         with driver.plain_cursor(connection) as cursor:
             cursor.execute("BEGIN")
 
-    with patched(Checks, _first=first, _last=lambda checks, connection: None), patched(own_rows, INSIDE=10.0):
+    with patched(Checks, _first=first, _last=lambda checks, connection: None), patched(own_rows, INSIDE=20.0):
         yield

@@ -254,8 +254,9 @@ KEYED = bent(keys=3, tasks=HASTE, jobs=40, clients=2, backlog=0)
 
 def booked(plan: Plan) -> Plan:
     """A world of handlers that write users' rows, and are frozen until other workers have their jobs."""
-    many = bent(supervisors=3, outfits=(), processes=1, concurrency=10, jobs=100, clients=4, backlog=0, operations=())
-    return many(structs.replace(plan, tasks=("thread_booking",), strikes=("freeze_together",), has_releases=False))
+    ttl, many = plan.settings.timing.ttl, bent(supervisors=3, outfits=(), processes=1, concurrency=10, jobs=100, clients=4)
+    plan = structs.replace(plan, tasks=("thread_booking",), strikes=("freeze_together",), interval=ttl / 2, chaos=8 * ttl)
+    return many(structs.replace(plan, operations=(), backlog=0, has_releases=False))
 
 
 def many_keys(plan: Plan) -> bool:
@@ -724,7 +725,7 @@ MUTANTS = (
         "S3",
         30,
         patch=statements.block_unchecked,
-        where=only(Mode.SAFETY),
+        where=only(Mode.BRINK),
         aim=booked,
         brand=Brand.SQLITE,
     ),
@@ -733,7 +734,7 @@ MUTANTS = (
         "S3",
         30,
         patch=statements.block_checked_beside,
-        where=only(Mode.SAFETY),
+        where=only(Mode.BRINK),
         aim=booked,
         brand=Brand.SQLITE,
     ),
