@@ -723,7 +723,7 @@ MUTANTS = (
     Mutant(
         "own rows commit unchecked",
         "S3",
-        30,
+        40,
         patch=statements.block_unchecked,
         where=only(Mode.BRINK),
         aim=booked,
@@ -732,7 +732,7 @@ MUTANTS = (
     Mutant(
         "own rows checked in another transaction",
         "S3",
-        30,
+        40,
         patch=statements.block_checked_beside,
         where=only(Mode.BRINK),
         aim=booked,
