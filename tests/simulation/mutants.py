@@ -249,7 +249,7 @@ AWAITED = woven(flows=FlowsPlan(flows=4, most=5, waiting=0, has_operator=True, g
 HELD_UP = bent(profile=Profile.PLAIN, lease_clock="server")
 DELETED = woven(operations=("delete", "purge", "delete"))
 PRUNED = woven(operations=("prune",), floor=20.0)
-KEYED = bent(keys=3, tasks=HASTE, jobs=40, clients=2, backlog=0)
+KEYED = bent(keys=3, tasks=HASTE, jobs=40, clients=2, backlog=0, strikes=("step_clock", "kill_worker"))
 
 
 def booked(plan: Plan) -> Plan:
