@@ -3,12 +3,12 @@
 from collections import defaultdict
 from uuid import UUID
 
-from proof.checker.history import EMBEDDED, ROWS, Event, JobRow
+from proof.checker.history import EMBEDDED, OWN_ROWS, ROWS, Event, JobRow
 from proof.checker.verdicts import CheckContext, Seers
 from proof.simulator.threads import PROCESSES, THREADED
 
-BLOCKING = ("blocking", "stuck")
-STUBBORN = frozenset((*BLOCKING, "deaf", "numb", *THREADED, *PROCESSES))
+BLOCKING = ("blocking", "stuck", "booking")
+STUBBORN = frozenset((*BLOCKING, "deaf", "numb", *THREADED, *PROCESSES, *OWN_ROWS))
 """Tasks whose code does not end when it is cancelled."""
 
 
