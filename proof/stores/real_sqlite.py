@@ -123,7 +123,10 @@ class SqliteFile(Mirror):
     def lock(self, jobs: Sequence[UUID], *, is_exclusive: bool) -> Callable[[], None]:
         """Lock the whole file against other writers, because SQLite has no smaller lock; the returned function unlocks it."""
         del jobs, is_exclusive
-        self._stranger.execute("BEGIN IMMEDIATE")
+        try:
+            self._stranger.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return lambda: None  # a handler's own block has the lock
         return self._leave
 
     def _leave(self) -> None:
