@@ -147,6 +147,7 @@ def main(folder: str) -> dict[str, Any]:
         "ids": [job.id for job in found] == [handle.id for handle in reversed(handles) if handle.id in {job.id for job in found}],
         "admin": administered(app),
         "checks": [each.id for each in checks.run_checks() if "holdfast" in str(each.id)],
+        "advises apsw": any("apsw" in str(each.hint) for each in checks.run_checks(databases=["default"])),
         "database checks": sorted({each.id for each in checks.run_checks(databases=["default"]) if "holdfast" in str(each.id)}),
     }
 

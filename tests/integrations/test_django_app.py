@@ -40,6 +40,7 @@ def test_an_app_of_the_settings_joins_transactions_and_closes_connections(found:
         "ids": True,
         "checks": [],
         "database checks": ["holdfast.W001"],
+        "advises apsw": False,
     }
 
 
@@ -103,6 +104,13 @@ def test_a_database_of_postgresql_is_a_store(database: dict[str, Any], url: str)
 def test_a_database_that_cannot_have_jobs_is_refused(vendor: str, database: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigurationError, match=problem):
         url_of("default", vendor, database)
+
+
+def test_a_file_of_django_is_never_opened_by_another_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_SQLITE", "apsw")
+    with pytest.raises(ConfigurationError, match=r"unset HOLDFAST_SQLITE, or keep the jobs in another file"):
+        url_of("default", "sqlite", {"NAME": "/srv/shop.db"})
+    assert url_of("default", "postgresql", {"NAME": "shop"}) == "postgresql:///shop"
 
 
 def test_options_name_all_that_is_wrong_at_once() -> None:

@@ -2,7 +2,7 @@
 
 Both are used in the manner of ``sqlite3``: its calls, its exceptions, its error codes. apsw must be asked for: one process must not
 open the same file by both libraries. Each library records only its own locks of the file, and POSIX releases all locks of a process
-with the first close. A file opened by both was damaged within seconds.
+with the first close. A file opened by both was damaged within seconds. ``library_guard`` refuses that.
 """
 
 import os
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from holdfast._core.job import Json
+from holdfast.databases.sqlite.library_guard import GUARD
 from holdfast.databases.sqlite.shared_connection import SharedConnection, turn_of
 from holdfast.errors import ConfigurationError, MissingExtra
 
@@ -160,8 +161,9 @@ def owned(connection: Connection) -> Any:
 
 class _Apsw:
     def __init__(self, path: Path, kept: int) -> None:
+        self.library_connection: apsw.Connection
         with _translated():
-            self.library_connection = apsw.Connection(str(path), statementcachesize=kept)
+            self.library_connection, self._forget = GUARD.open(path, lambda: apsw.Connection(str(path), statementcachesize=kept))
 
     @property
     def in_transaction(self) -> bool:
@@ -180,6 +182,7 @@ class _Apsw:
     def close(self) -> None:
         with _translated():
             self.library_connection.close()
+        self._forget()
 
 
 class _Answered:

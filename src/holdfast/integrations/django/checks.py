@@ -10,6 +10,7 @@ from holdfast._engine.tasks.registry import NAME
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.integrations.django import wiring
 
+OF_OLD_SQLITE = "use a Python with SQLite 3.51.3 or later, or keep the jobs in another file: OPTIONS={'URL': 'sqlite:///jobs.db'}"
 Problem = tuple[str, str | None, str]
 
 
@@ -69,4 +70,5 @@ def _findings(alias: str) -> Sequence[Check]:
 
 
 def _warning(alias: str, problem: Check) -> Any:
-    return checks.Warning(f"{alias}: {problem.name}: {problem.message}", hint=problem.remedy or None, id="holdfast.W001")
+    hint = OF_OLD_SQLITE if problem.name == "sqlite" else problem.remedy or None
+    return checks.Warning(f"{alias}: {problem.name}: {problem.message}", hint=hint, id="holdfast.W001")

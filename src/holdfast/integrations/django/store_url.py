@@ -1,5 +1,6 @@
 """The URL of the store that is in one of Django's databases."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -8,6 +9,10 @@ from urllib.parse import quote, urlencode
 from holdfast.errors import ConfigurationError
 
 NAMED: Final = 'name another store: OPTIONS {"URL": "postgresql://…"}'
+NO_APSW: Final = (
+    "HOLDFAST_SQLITE=apsw would damage it, because Django has the file open by sqlite3: unset HOLDFAST_SQLITE, or keep the jobs in "
+    'another file: OPTIONS {"URL": "sqlite:///jobs.db"}'
+)
 PASSED_ON: Final = ("sslmode", "sslrootcert", "sslcert", "sslkey", "passfile", "target_session_attrs", "connect_timeout")
 """Options of libpq that the store has, too. All others are about Django's connections."""
 
@@ -51,4 +56,6 @@ def _sqlite(alias: str, name: str) -> str:
         raise ConfigurationError(
             [f"DATABASES[{alias!r}] is in the memory of one process, where no worker can see its jobs: {remedy}"]
         )
+    if os.environ.get("HOLDFAST_SQLITE") == "apsw":
+        raise ConfigurationError([f"DATABASES[{alias!r}]: {NO_APSW}"])
     return f"sqlite:///{Path(name).absolute()}"

@@ -14,7 +14,10 @@ from holdfast.stores.sqlite import schema
 from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.schema import VERSION
 
-REMEDY = "`pip install apsw` and `export HOLDFAST_SQLITE=apsw`, if no other code of the process opens the file by sqlite3"
+REMEDY = (
+    "use a Python with SQLite 3.51.3 or later; or, for a file that no other code of the process opens, `pip install apsw` and "
+    "`export HOLDFAST_SQLITE=apsw`"
+)
 MEGABYTE = 1 << 20
 READ_IN_FULL = 512 * MEGABYTE  # takes a second or two
 LARGE_LOG = 256 * MEGABYTE  # SQLite empties it at 4 MB
