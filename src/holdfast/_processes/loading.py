@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from holdfast._engine.tasks.imports import import_module
+from holdfast._engine.tasks.imports import attribute_of, import_module
 from holdfast.app import App
 from holdfast.errors import ConfigurationError
 
@@ -27,7 +27,7 @@ def load_app(target: str) -> App:
     if not _is_dotted(name):
         raise ConfigurationError([f"{target!r} is not module:app: write a dotted module name, such as shop.tasks:app"])
     module = _import(name)
-    found = getattr(module, attribute, None)
+    found = attribute_of(module, attribute)
     if isinstance(found, App):
         found.load()
         return found

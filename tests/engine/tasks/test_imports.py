@@ -65,6 +65,14 @@ def test_imports_that_fail_are_named_together(folder: Path) -> None:
     assert "there is no module 'tasks_of_fay'" in fay
 
 
+@pytest.mark.parametrize("failing", ["RuntimeError('broken')", "SystemExit('broken')"])
+def test_a_module_that_fails_to_make_its_app_is_refused_in_one_line(folder: Path, failing: str) -> None:
+    (folder / "shop_of_gus.py").write_text(f"def __getattr__(name):\n    if name == 'app':\n        raise {failing}\n")
+    with pytest.raises(ConfigurationError, match=r"importing shop_of_gus:app failed: .*: broken at .*shop_of_gus\.py:3"):
+        load_app("shop_of_gus:app")
+    del sys.modules["shop_of_gus"]
+
+
 @pytest.mark.parametrize("imports", ["tasks", [5], ["a-b"], ["a..b"], 7, [""]])
 def test_imports_that_are_not_module_names_are_refused(imports: object) -> None:
     with pytest.raises(ConfigurationError, match="imports="):

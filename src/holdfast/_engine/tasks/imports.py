@@ -25,6 +25,17 @@ def import_module(name: str, remedy: str) -> ModuleType:
         raise ConfigurationError([_failure(name, error)]) from error
 
 
+def attribute_of(module: ModuleType, name: str) -> object:
+    """Return what a module has by that name, or None. A module that makes it then may fail like one that is imported."""
+    try:
+        with redirect_stdout(sys.stderr):
+            return getattr(module, name, None)
+    except ConfigurationError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ConfigurationError([_failure(f"{module.__name__}:{name}", error)]) from error
+
+
 def import_all(names: Sequence[str]) -> None:
     """Import the modules that ``App(imports=…)`` names. One ``ConfigurationError`` names all that cannot be imported."""
     problems = []

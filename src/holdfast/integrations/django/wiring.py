@@ -5,7 +5,7 @@ Backends of Django belong to a thread; what is here belongs to the process.
 
 import threading
 from collections.abc import Sequence
-from importlib import import_module
+from types import ModuleType
 from typing import Any, Final
 
 import django
@@ -14,6 +14,7 @@ from django.conf import settings
 from django.utils.module_loading import module_has_submodule
 from msgspec import structs
 
+from holdfast._engine.tasks.imports import import_module
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast._processes.loading import load_app
 from holdfast.app import App
@@ -24,6 +25,8 @@ from holdfast.sync import PORTAL
 
 BACKEND: Final = "holdfast.integrations.django.HoldfastBackend"
 HAS_TASKS: Final = django.VERSION >= (6,)
+NEEDS_6: Final = f"TASKS needs Django 6.0, which needs Python 3.12, and this is Django {django.get_version()}: install that, or "
+WITHOUT_TASKS: Final = 'add HOLDFAST = {"DATABASE": "default"} to the settings, and make tasks with @app.task'
 _LOCK = threading.RLock()
 _APPS: dict[str, App] = {}
 _OPTIONS: dict[str, BackendOptions] = {}
@@ -38,6 +41,12 @@ def backends() -> dict[str, BackendOptions]:
     found = _of_tasks() if HAS_TASKS else {}
     given = {name: value for name, value in getattr(settings, "HOLDFAST", {}).items() if name in KNOWN}
     return found if found or not given else {"default": BackendOptions.of(given)}
+
+
+def is_too_old() -> bool:
+    """Return whether ``TASKS`` names Holdfast in a Django that has no tasks."""
+    named = [str(each.get("BACKEND")) for each in getattr(settings, "TASKS", {}).values()]
+    return not HAS_TASKS and any(each.startswith("holdfast.") for each in named)
 
 
 def _of_tasks() -> dict[str, BackendOptions]:
@@ -58,7 +67,7 @@ def get_app(backend: str | None = None) -> App:
     there_are = backends()
     alias = backend or (next(iter(there_are)) if len(there_are) == 1 else "default")
     if alias not in there_are:
-        remedy = f'add {{"BACKEND": "{BACKEND}"}}' if HAS_TASKS else 'add HOLDFAST = {"DATABASE": "default"} to the settings'
+        remedy = f'add {{"BACKEND": "{BACKEND}"}}' if HAS_TASKS else f"{NEEDS_6 if is_too_old() else ''}{WITHOUT_TASKS}"
         known = f", or use {', '.join(sorted(there_are))}" if there_are else ""
         raise ConfigurationError([f"there is no backend {alias!r} of Holdfast's: {remedy}{known}"])
     return app_of(alias, there_are[alias])
@@ -138,13 +147,22 @@ def tasks() -> tuple[Any, ...]:
 def discover(imports: Sequence[str] = ()) -> None:
     """Import the module ``tasks`` of each app, and these, and keep their tasks."""
     ours = [f"{each.name}.tasks" for each in apps.get_app_configs() if module_has_submodule(each.module, "tasks")]
-    modules = [import_module(name) for name in (*ours, *imports)]
+    modules = [_imported(name) for name in (*ours, *imports)]
     if HAS_TASKS:
         from django.tasks import Task
 
         for found in [value for module in modules for value in vars(module).values()]:
             if isinstance(found, Task):
                 remember(found)
+
+
+def _imported(name: str) -> ModuleType:
+    try:
+        return import_module(name, "to import: correct INSTALLED_APPS or IMPORTS, or install it")
+    except ConfigurationError as error:
+        if HAS_TASKS or "'django.tasks'" not in str(error):
+            raise
+        raise ConfigurationError([f"{problem}; {NEEDS_6}{WITHOUT_TASKS}" for problem in error.problems]) from error
 
 
 def serving_app(backend: str) -> App:
