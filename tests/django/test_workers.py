@@ -107,3 +107,10 @@ def test_tests_of_a_project_have_a_database_that_django_drops(database: Any, tmp
     }
     done = manage(named, "test", "tests.django.shop.cases", "--noinput")
     assert (done.returncode, "Ran 3 tests" in done.stderr) == (0, True), done.stderr
+
+
+def test_check_reports_the_settings_of_tasks_before_any_task_is_imported(sqlite: Any) -> None:
+    done = manage(sqlite, "check", SHOP_OPTIONS='{"DATABASE": "defalt"}')
+    assert (done.returncode, done.stderr.count("DATABASE='defalt' is not in DATABASES")) == (1, 1), done.stderr
+    refused = manage(sqlite, "check", SHOP_OPTIONS='{"DATABSE": "default"}')
+    assert (refused.returncode, "there is no 'DATABSE'" in refused.stderr) == (1, True)

@@ -79,6 +79,56 @@ def test_commands_without_settings_name_the_remedy(tmp_path: Path) -> None:
     assert (done.returncode, "DJANGO_SETTINGS_MODULE" in done.stderr) == (2, True), done.stderr
 
 
+PROJECT_WITH = """
+import django
+from django.conf import settings
+from django.core.checks import run_checks
+
+settings.configure(
+    DATABASES={{"default": {{"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.db"}}}},
+    INSTALLED_APPS=["holdfast.integrations.django"],
+    **{given},
+)
+django.setup()
+print([each.msg for each in run_checks() if each.id.startswith("holdfast.E")])
+from holdfast.integrations.django import worker
+worker.default
+"""
+TASKS = {"default": {"BACKEND": "holdfast.integrations.django.HoldfastBackend"}}
+
+
+def found_with(folder: Path, **given: Any) -> tuple[str, str]:
+    """Return what the checks and the worker's App report in a project with these settings."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+    command = [sys.executable, "-c", PROJECT_WITH.format(given=given)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=50, check=False, cwd=folder)
+    return done.stdout, done.stderr.splitlines()[-1]
+
+
+def test_tasks_of_a_django_without_them_name_the_release_that_has_them(tmp_path: Path) -> None:
+    checked, refused = found_with(tmp_path, TASKS=TASKS)
+    for found in (checked, refused):
+        assert "TASKS needs Django 6.0, which needs Python 3.12, and this is Django 5.2" in found
+    (tmp_path / "mails.py").write_text("from django.tasks import task\n")
+    _, refused = found_with(tmp_path, TASKS=TASKS, HOLDFAST={"DATABASE": "default", "IMPORTS": ["mails"]})
+    assert "importing mails failed: ModuleNotFoundError: No module named 'django.tasks'" in refused
+    assert "TASKS needs Django 6.0" in refused
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"DATABSE": "default"}, "there is no 'DATABSE'"),
+        ({"DATABASE": "defalt"}, "DATABASE='defalt' is not in DATABASES"),
+        ({"DATABASE": "default", "TRANSACTION": "jion"}, "TRANSACTION='jion'"),
+        ({"DATABASE": "default", "SETTINGS": {"ttl": "1s", "beat": "9s"}}, "ttl"),
+    ],
+)
+def test_the_check_of_a_project_without_tasks_reports_its_settings(tmp_path: Path, given: dict[str, Any], problem: str) -> None:
+    checked, _ = found_with(tmp_path, HOLDFAST=given)
+    assert problem in checked
+
+
 @pytest.mark.parametrize(
     ("database", "url"),
     [

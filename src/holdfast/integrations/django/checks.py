@@ -3,12 +3,15 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from django.conf import settings
 from django.core import checks
 
 from holdfast._core.answers import Check
 from holdfast._engine.tasks.registry import NAME
+from holdfast.app import App
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.integrations.django import wiring
+from holdfast.integrations.django.options import KNOWN, OF_PROJECT, BackendOptions
 
 OF_OLD_SQLITE = "use a Python with SQLite 3.51.3 or later, or keep the jobs in another file: OPTIONS={'URL': 'sqlite:///jobs.db'}"
 Problem = tuple[str, str | None, str]
@@ -41,6 +44,23 @@ def problems_of(backend: Any) -> Iterator[Problem]:
         yield "jobs join transactions of psycopg 3, and Django uses psycopg2", "pip install 'psycopg[binary]'", "holdfast.E004"
 
 
+def check_settings(**kwargs: Any) -> list[Any]:
+    """Return what is wrong with ``HOLDFAST``, and with ``TASKS`` in a Django without tasks. Newer releases check ``TASKS`` themselves."""
+    del kwargs
+    given = getattr(settings, "HOLDFAST", {})
+    problems = [f"HOLDFAST: there is no {name!r}: use {', '.join(OF_PROJECT)}" for name in given if name not in OF_PROJECT]
+    if wiring.is_too_old():
+        problems.append(f"{wiring.NEEDS_6}{wiring.WITHOUT_TASKS}")
+    try:
+        options = BackendOptions.of({name: value for name, value in given.items() if name in KNOWN})
+        if options.url is None:
+            wiring.connection_of(options)
+        App(options.url or "memory://", **options.settings)
+    except ConfigurationError as error:
+        problems += [f"HOLDFAST: {problem}" for problem in error.problems]
+    return [checks.Error(problem, id="holdfast.E005") for problem in problems]
+
+
 def _has_psycopg_3() -> bool:
     from django.db.backends.postgresql.psycopg_any import is_psycopg3
 
@@ -54,7 +74,11 @@ def check_stores(databases: Sequence[str] | None = None, **kwargs: Any) -> list[
     """
     del kwargs
     found = []
-    for alias, options in wiring.backends().items():
+    try:
+        there_are = wiring.backends()
+    except ConfigurationError:  # the checks of settings report it
+        return []
+    for alias, options in there_are.items():
         if options.url is None and options.database in (databases or ()):
             found += [_warning(alias, problem) for problem in _findings(alias) if problem.level != "ok"]
     return found

@@ -15,6 +15,8 @@ Mode = Literal["join", "after_commit", "now"]
 
 MODES: Final = ("join", "after_commit", "now")
 KNOWN: Final = ("DATABASE", "IMPORTS", "SETTINGS", "TASK_OPTIONS", "TRANSACTION", "URL")
+OF_PROJECT: Final = ("APP", "ACTIONS", "TITLE", *KNOWN)
+"""The keys of the setting ``HOLDFAST``."""
 ATTRIBUTE: Final = "holdfast_options"
 _DJANGO_HAS: Final = {"function", "name", "queue", "priority", "key"}
 TASK_OPTIONS: Final = frozenset(inspect.signature(define).parameters) - _DJANGO_HAS

@@ -12,13 +12,12 @@ from django.http import HttpRequest, HttpResponse
 
 from holdfast.dashboard import Dashboard
 from holdfast.errors import ConfigurationError
-from holdfast.integrations.django import options
 from holdfast.integrations.django.access import PERSON, Person, allows, django, person_of
 from holdfast.integrations.django.bridge import answered, scope_of
+from holdfast.integrations.django.options import OF_PROJECT
 from holdfast.integrations.django.wiring import backends, project_app
 from holdfast.sync import PORTAL
 
-KNOWN: Final = ("APP", "ACTIONS", "TITLE", *options.KNOWN)
 NEEDED: Final = "These pages are for staff with the permission holdfast.view: ask who gives permissions in this project."
 
 
@@ -26,7 +25,7 @@ NEEDED: Final = "These pages are for staff with the permission holdfast.view: as
 def dashboard() -> Dashboard:
     """Return the dashboard that the setting ``HOLDFAST`` describes. Raises ``ConfigurationError`` if it cannot be read."""
     given: Mapping[str, Any] = getattr(settings, "HOLDFAST", {})
-    problems = [f"HOLDFAST: there is no {name!r}: use {', '.join(KNOWN)}" for name in given if name not in KNOWN]
+    problems = [f"HOLDFAST: there is no {name!r}: use {', '.join(OF_PROJECT)}" for name in given if name not in OF_PROJECT]
     named, there_are = given.get("APP"), backends()
     if not isinstance(named, str) and (named is not None or not there_are):
         problems.append('HOLDFAST: name your App in settings.py: HOLDFAST = {"APP": "shop.tasks:app"}')
