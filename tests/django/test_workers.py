@@ -49,6 +49,13 @@ def test_a_killed_worker_costs_a_crash_and_no_attempt_is_lost(database: Any, app
     assert len(set(result.worker_ids)) == 2
 
 
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_failure_has_one_traceback_in_the_log(database: Any, app: App) -> None:
+    tasks.refuse.enqueue("no parcel")
+    done = manage(database, "holdfast", "worker", "--until-empty")
+    assert done.stderr.count("Traceback (most recent call last)") == 1, done.stderr
+
+
 SPY = """
 import os, sys
 

@@ -53,10 +53,10 @@ def _set_up() -> None:
 
 
 def _log_less() -> None:
-    """Leave out the lines that Django logs for each task, unless the project has chosen a level: Holdfast logs attempts itself."""
+    """Leave out what Django logs of each task, unless the project has chosen a level: Holdfast logs attempts and their tracebacks."""
     logger = logging.getLogger("django.tasks")
     if logger.level == logging.NOTSET:
-        logger.setLevel(logging.WARNING)
+        logger.setLevel(logging.CRITICAL)
 
 
 def around_handlers(app: App, but: Container[str]) -> App:
