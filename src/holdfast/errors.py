@@ -14,6 +14,7 @@ HoldfastError
 ├── JobFailed               .reason .error .attempts
 ├── JobCancelled
 ├── StoreUnavailable        the outcome is *unknown*: it may or may not have happened
+│   ├── StoreDamaged        the file of the store is damaged: restore a backup
 │   └── StoreBusy           .jobs .lost: another session keeps a lock; of these jobs nothing was written
 ├── StoreRefused            the store is up and refuses: nothing happened; names the remedy
 │   └── StoreFull           a store in a bucket has reached a limit, and takes no new jobs
@@ -123,6 +124,10 @@ class JobCancelled(HoldfastError):
 
 class StoreUnavailable(HoldfastError):
     """The store did not answer. Whether the write happened is unknown, so nothing may be concluded from it."""
+
+
+class StoreDamaged(StoreUnavailable):
+    """The file of the store is damaged. Trying again does not help: workers end, and an operator has to restore a backup."""
 
 
 class StoreBusy(StoreUnavailable):

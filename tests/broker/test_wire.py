@@ -86,6 +86,7 @@ MADE = {
     errors.JobFailed: errors.JobFailed("HANDLER_ERROR", None, ()),
     errors.RowsLost: errors.RowsLost("gone", [1]),
     errors.InsideEventLoop: errors.InsideEventLoop("aget"),
+    errors.StoreDamaged: errors.StoreDamaged("malformed"),
     errors.StoreBusy: StoreBusy("locked", frozenset((JOB,)), frozenset((UUID(int=8),)), {JOB: State.HELD}),
 }
 NOT_OF_A_STORE = {

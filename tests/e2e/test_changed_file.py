@@ -47,6 +47,29 @@ def test_a_file_that_is_deleted_or_replaced_is_noticed_and_reported_and_its_succ
         assert crew.process.poll() is None
 
 
+def damage(file: Path) -> None:
+    """Overwrite the table of jobs and its indexes."""
+    with history_sqlite.opened(file) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        pages = connection.execute("SELECT rootpage FROM sqlite_schema WHERE tbl_name = 'holdfast_jobs' AND rootpage").fetchall()
+        ((size,),) = connection.execute("PRAGMA page_size").fetchall()
+    with file.open("r+b") as opened:
+        for (page,) in pages:
+            opened.seek((page - 1) * size)
+            opened.write(bytes(size))
+
+
+def test_a_file_that_is_damaged_ends_workers_with_the_remedy(tmp_path: Path) -> None:
+    with fleet(tmp_path) as ships:
+        crew = ships.crew()
+        ships.entry(ships.enqueue("wait", gate="gate"), "start")
+        damage(tmp_path / "jobs.db")
+        until(lambda: crew.process.poll() is not None, within=START)
+        assert crew.process.poll() == 1
+        assert "database disk image is malformed: restore a backup" in crew.log_text()
+        assert "store.recovered" not in crew.log_text()
+
+
 def test_s16_after_an_upgrade_old_workers_end_their_work_and_no_old_worker_starts(tmp_path: Path) -> None:
     with fleet(tmp_path) as ships:
         crew = ships.crew()

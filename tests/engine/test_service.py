@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from holdfast._engine.service import Service, Signal
-from holdfast.errors import ConfigurationError, StoreRefused
+from holdfast.errors import ConfigurationError, StoreDamaged, StoreRefused
 from holdfast.testing.clock import FakeChance
 from tests.engine.support import Log, LoopClock, turns, until
 
@@ -57,6 +57,24 @@ async def test_l11_a_refusal_is_not_reported_as_an_outage_and_the_service_tries_
     ]
     assert log.of("store.unavailable") == []
     assert log.of("store.recovered") == [{"operation": "exchange", "failures": 2}]
+
+
+@pytest.mark.virtual_time
+async def test_damage_is_reported_as_an_outage_and_to_the_owner_of_the_service() -> None:
+    step, log, reported = Steps(StoreDamaged("claim: malformed"), 1.0), Log(), list[list[str]]()
+    made = Service(
+        "exchange",
+        step,
+        events=log.events,
+        chance=FakeChance(),
+        longest_pause=5.0,
+        on_damage=lambda problems: reported.append(list(problems)),
+    )
+    task = asyncio.ensure_future(made.run())
+    await until(lambda: len(step.times) > 1)
+    assert not task.done()
+    assert reported == [["claim: malformed"]]
+    assert len(log.of("store.unavailable")) == 1
 
 
 @pytest.mark.virtual_time

@@ -14,7 +14,7 @@ from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.requests import JobFilter, NewLease
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.database import require_version
-from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
+from holdfast.errors import ConfigurationError, HoldfastError, StoreDamaged, StoreUnavailable
 from holdfast.stores.sqlite import schema
 from holdfast.stores.sqlite.database import QUERIES
 from holdfast.stores.sqlite.store import SqliteStore
@@ -172,12 +172,12 @@ def test_a_file_that_is_not_a_database_is_refused_at_once_and_a_repaired_one_is_
     play(OnFile(path), act)
 
 
-def damage(path: Path) -> None:
-    """Make a store whose schema can be read, and whose jobs cannot."""
+def damage(path: Path, table: str = "holdfast_jobs") -> None:
+    """Make a store whose schema can be read, and whose table cannot."""
     chance = FakeChance()
     using(store_on(path), lambda store: store.enqueue(chance.uuid4(), [new_job(chance)]))
     with closing(sqlite3.connect(path)) as connection:
-        ((page,),) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'holdfast_jobs'")
+        ((page,),) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,))
         ((size,),) = connection.execute("PRAGMA page_size")
     content = bytearray(path.read_bytes())
     content[(page - 1) * size : page * size] = bytes(size)
@@ -186,7 +186,7 @@ def damage(path: Path) -> None:
 
 def test_damage_that_a_verb_finds_names_the_remedy(tmp_path: Path) -> None:
     damage(tmp_path / "jobs.db")
-    with pytest.raises(StoreUnavailable, match=r"list_all: .*malformed: restore a backup; the file is damaged"):
+    with pytest.raises(StoreDamaged, match=r"list_all: .*malformed: restore a backup; the file is damaged"):
         using(store_on(tmp_path / "jobs.db"), lambda store: store.list(JobFilter()))
 
 
@@ -276,10 +276,13 @@ def test_a_check_of_an_impossible_path_is_a_finding(tmp_path: Path) -> None:
     assert "does not exist" in error.message
 
 
-def test_a_check_finds_a_damaged_file(tmp_path: Path) -> None:
-    damage(tmp_path / "jobs.db")
+@pytest.mark.parametrize("table", ["holdfast_jobs", "holdfast_attempts"])
+def test_a_check_finds_a_damaged_file(tmp_path: Path, table: str) -> None:
+    damage(tmp_path / "jobs.db", table)
     found = using(store_on(tmp_path / "jobs.db"), lambda store: store.check())
-    assert [finding.name for finding in found if finding.level == "error"] == ["file"]
+    wrong = [finding for finding in found if finding.level == "error"]
+    assert [finding.remedy for finding in wrong] == ["restore a backup"] * len(wrong)
+    assert any("malformed" in finding.message for finding in wrong)
 
 
 def test_every_query_begins_with_its_promise() -> None:

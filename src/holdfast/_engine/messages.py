@@ -42,7 +42,7 @@ class WorkerHello(Struct, frozen=True, tag="hello"):
 
 
 class StartRefused(Struct, frozen=True, tag="refused"):
-    """Worker: the App cannot be loaded; trying again will not help."""
+    """Worker: the App cannot be loaded, or the store is damaged; trying again will not help."""
 
     problems: tuple[str, ...]
 

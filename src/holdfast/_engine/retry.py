@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from holdfast._engine.events import EventName, Events, failure_of_store
 from holdfast._ports.clock import Clock, Randomness
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import StoreDamaged, StoreUnavailable
 
 GIVE_UP = 30.0
 PAUSES = (0.05, 2.0)
@@ -33,7 +33,7 @@ class Retrier:
                 failures += 1
                 if failures == 1:
                     self._events.emit(failure_of_store(error), operation=operation, error=str(error))
-                if self._clock.monotonic() - started + pause > self._give_up:
+                if isinstance(error, StoreDamaged) or self._clock.monotonic() - started + pause > self._give_up:
                     raise
             else:
                 if self._events.tallies is not None:

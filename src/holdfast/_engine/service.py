@@ -1,13 +1,13 @@
 """The only loop: wait, step, back off. Every service of the engine is a ``step()`` that tests can call."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from holdfast._engine.error_text import described
 from holdfast._engine.events import EventName, Events, failure_of_store
 from holdfast._ports.clock import Randomness
-from holdfast.errors import HoldfastError, StoreBusy, StoreUnavailable
+from holdfast.errors import HoldfastError, StoreBusy, StoreDamaged, StoreUnavailable
 
 SHORTEST_PAUSE = 0.05
 ERRORS = (Exception, asyncio.CancelledError)
@@ -22,6 +22,11 @@ def is_answer(error: BaseException) -> bool:
 def is_refusal(error: BaseException) -> bool:
     """Return whether the error is about the write itself: an outage, a locked row or a network that fails is not."""
     return isinstance(error, Exception) and not isinstance(error, (StoreUnavailable, OSError))
+
+
+def is_final(error: BaseException) -> bool:
+    """Return whether a start that failed so fails again: the store has refused it, or is damaged."""
+    return isinstance(error, StoreDamaged) or (isinstance(error, HoldfastError) and not isinstance(error, StoreUnavailable))
 
 
 class Signal:
@@ -64,7 +69,7 @@ def _release(waiter: "asyncio.Future[None]") -> None:
 
 
 class Service:
-    """Repeats a step until cancelled; reports errors and backs off."""
+    """Repeats a step until cancelled; reports errors and backs off. ``on_damage``: called with why the store cannot answer any more."""
 
     def __init__(
         self,
@@ -75,8 +80,9 @@ class Service:
         chance: Randomness,
         longest_pause: float,
         wake: Signal | None = None,
+        on_damage: Callable[[Sequence[str]], None] | None = None,
     ) -> None:
-        self.name = name
+        self.name, self._on_damage = name, on_damage
         self.wake = wake or Signal()
         self._step = step
         self._events = events
@@ -96,6 +102,8 @@ class Service:
                 wait = self._pause(failures)
                 operation, text = self.name, described(error)
                 self._events.emit(failure_of_store(error), operation=operation, error=text, failures=failures)
+                if self._on_damage is not None and isinstance(error, StoreDamaged):
+                    self._on_damage([str(error)])
             else:
                 if failures:
                     self._events.emit(EventName.STORE_RECOVERED, operation=self.name, failures=failures)

@@ -15,7 +15,7 @@ from holdfast._core.requests import AttemptNote, ClaimRequest, NewLease, Progres
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.clock import Randomness
 from holdfast._ports.store import Store
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StoreDamaged
 
 TASK = "holdfast.check"
 """The task and the queue of the job."""
@@ -41,6 +41,8 @@ async def try_out(store: Store, chance: Randomness, process: ProcessIdentity) ->
 
 def stuck(step: str, error: HoldfastError) -> Check:
     """Return the finding that a job cannot move, and why."""
+    if isinstance(error, StoreDamaged):
+        return Check("error", "job", f"a job cannot move, at {step}: {error}", "restore a backup")
     remedy = "see the store's message: a right, a trigger, a constraint, a publication or a full disk is in the way"
     return Check("error", "job", f"a job cannot move, at {step}: {error}", remedy)
 

@@ -23,10 +23,17 @@ class Problem(Struct, frozen=True, omit_defaults=True):
     states: dict[UUID, State] = {}
 
 
-_PLAIN: Final = ("JobNotFound", "PayloadInvalid", "PayloadTooLarge", "SchemaMissing", "SchemaTooNew", "StoreFull", "StoreRefused")
-_KNOWN: Final = {
-    name: getattr(errors, name) for name in (*_PLAIN, "StoreUnavailable", "UnknownTask", "Unsupported", "HoldfastError")
-}
+_PLAIN: Final = (
+    "JobNotFound",
+    "PayloadInvalid",
+    "PayloadTooLarge",
+    "SchemaMissing",
+    "SchemaTooNew",
+    "UnknownTask",
+    "Unsupported",
+)
+_OF_STORE: Final = ("StoreDamaged", "StoreFull", "StoreRefused", "StoreUnavailable")
+_KNOWN: Final = {name: getattr(errors, name) for name in (*_PLAIN, *_OF_STORE, "HoldfastError")}
 _encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
 _decoder = msgspec.msgpack.Decoder(Problem)
 

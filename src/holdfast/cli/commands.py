@@ -42,6 +42,7 @@ from holdfast.errors import (
     PayloadInvalid,
     SchemaMissing,
     SchemaTooNew,
+    StoreDamaged,
     StoreFull,
     StoreRefused,
     StoreUnavailable,
@@ -59,6 +60,7 @@ _REMEDIES: dict[type[Exception], tuple[int, str]] = {
     SchemaMissing: (FAILED, "run `holdfast migrate module:app`"),
     SchemaTooNew: (FAILED, "upgrade holdfast to the release that migrated the store"),
     StoreFull: (FAILED, "shorten the retention of tasks, or run `holdfast prune` and `holdfast store compact`"),
+    StoreDamaged: (FAILED, "restore a backup that `holdfast backup` has made, with all processes that use the file stopped"),
     StoreRefused: (FAILED, "see `holdfast check`, which names what is refused"),
     StoreUnavailable: (UNREACHABLE, "check that the store is running and reachable, then try again"),
 }

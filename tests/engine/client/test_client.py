@@ -24,7 +24,16 @@ from holdfast._engine.client.client import Client
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import Event, EventName, Events
 from holdfast._ports.transport import Hint
-from holdfast.errors import JobCancelled, JobFailed, JobNotFound, SchemaMissing, StoreBusy, StoreUnavailable, UniqueConflict
+from holdfast.errors import (
+    JobCancelled,
+    JobFailed,
+    JobNotFound,
+    SchemaMissing,
+    StoreBusy,
+    StoreDamaged,
+    StoreUnavailable,
+    UniqueConflict,
+)
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance, FakeClock
 
@@ -220,6 +229,17 @@ def test_a_query_for_workers_is_sent_again_too() -> None:
         await bench.store.open_lease(LEASE)
         bench.store.before = [StoreUnavailable("away")]
         assert [view.id for view in await bench.client.workers()] == [LEASE.id]
+
+    run(scenario)
+
+
+def test_a_store_that_is_damaged_is_given_up_at_once() -> None:
+    async def scenario(bench: ClientBench) -> None:
+        bench.store.before = [StoreDamaged("malformed")] * 1000
+        started = bench.clock.monotonic()
+        with pytest.raises(StoreDamaged):
+            await bench.client.enqueue([bench.job()])
+        assert bench.clock.monotonic() - started < 1
 
     run(scenario)
 

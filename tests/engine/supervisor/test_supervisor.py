@@ -21,7 +21,7 @@ from holdfast._engine import messages
 from holdfast._engine.supervisor.supervisor import Supervisor, SupervisorOptions
 from holdfast._engine.supervisor.worker_handle import START_TIMEOUT
 from holdfast._ports.host import Exit
-from holdfast.errors import ConfigurationError, SchemaTooNew, StoreUnavailable
+from holdfast.errors import ConfigurationError, SchemaTooNew, StoreDamaged, StoreUnavailable
 from holdfast.settings import Settings
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance
@@ -153,6 +153,18 @@ async def test_an_app_that_cannot_be_loaded_ends_the_supervisor_with_exit_code_2
 
 
 @pytest.mark.virtual_time
+async def test_a_store_that_is_damaged_under_a_worker_ends_the_supervisor_with_exit_code_1_and_the_remedy() -> None:
+    fleet = Fleet(processes=2)
+    (child, _), (other, _) = await fleet.ready(), await fleet.ready()
+    beside(obey(other))
+    child.far.say(messages.StartRefused(("malformed: restore a backup",)))
+    child.end(Exit(code=0))
+    assert await fleet.running == 1
+    assert fleet.supervisor.problems == ("malformed: restore a backup",)
+    assert len(fleet.host.spawned) == 2
+
+
+@pytest.mark.virtual_time
 async def test_an_unreachable_store_at_the_start_ends_the_supervisor_with_exit_code_75_after_30_seconds() -> None:
     fleet = Fleet(processes=2)
     fleet.store.is_out = True
@@ -182,8 +194,9 @@ async def test_the_supervisor_waits_for_a_store_that_comes_back_within_30_second
     [
         (ConfigurationError(["no such store", "nor such a folder"]), 2, ("no such store", "nor such a folder")),
         (SchemaTooNew("migrated by a newer release"), 1, ("migrated by a newer release",)),
+        (StoreDamaged("malformed: restore a backup"), 1, ("malformed: restore a backup",)),
     ],
-    ids=["settings", "schema"],
+    ids=["settings", "schema", "damage"],
 )
 async def test_the_supervisor_does_not_wait_for_a_store_that_reports_a_problem(
     error: Exception, code: int, problems: tuple[str, ...]

@@ -22,7 +22,7 @@ from holdfast._engine.worker.rescue_hooks import problems_of_hooks
 from holdfast._engine.worker.startup_checks import problems_of_limits, problems_of_schedules
 from holdfast._ports.store import Store
 from holdfast._ports.transport import Hint, Transport
-from holdfast.errors import ConfigurationError, HoldfastError
+from holdfast.errors import ConfigurationError, HoldfastError, StoreDamaged
 from holdfast.settings import RecoverySwitches, Settings
 
 HINT_TIMEOUT: Final = 5.0
@@ -46,7 +46,8 @@ async def check(store: Store, settings: Settings, registry: Registry) -> tuple[C
         schedules = await scheduling(store).schedules() if has_schedules(store) else None
         limits = await check_limits(store, registry, alive, queues)
     except HoldfastError as error:
-        return (*own, Check("error", "store", str(error), "check that the store is running and reachable"))
+        remedy = "restore a backup" if isinstance(error, StoreDamaged) else "check that the store is running and reachable"
+        return (*own, Check("error", "store", str(error), remedy))
     of_jobs = (_of_workers(alive, waiting), *_of_tasks(alive, waiting, registry), *_of_queues(queues))
     of_jobs += (*_of_unseen_queues(alive, queues, registry),)
     return (*own, *found, *of_jobs, *limits, *left, *_of_schedules(schedules, alive))

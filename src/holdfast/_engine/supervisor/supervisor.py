@@ -16,7 +16,7 @@ from holdfast._engine.error_text import described
 from holdfast._engine.events import EventName, Events, failure_of_store
 from holdfast._engine.rows.scheduler import RowsScheduler
 from holdfast._engine.rows.tables import OpenTable, Tables, no_tables
-from holdfast._engine.service import ERRORS, Service, is_refusal, require_not_cancelled
+from holdfast._engine.service import ERRORS, Service, is_final, is_refusal, require_not_cancelled
 from holdfast._engine.store_events import report_store
 from holdfast._engine.supervisor.beat_history import BeatHistory
 from holdfast._engine.supervisor.clock_check import ClockCheck
@@ -39,11 +39,10 @@ from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.host import Host
 from holdfast._ports.store import Store
 from holdfast._ports.transport import Transport
-from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
+from holdfast.errors import ConfigurationError, StoreDamaged
 from holdfast.settings import Settings
 
 START_TIMEOUT, LONGEST_RESPAWN_PAUSE, SHORTEST_PAUSE = 30.0, 30.0, 0.1
-
 OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 75
 
 
@@ -63,8 +62,7 @@ class Supervisor:
         arguments: Sequence[str],
     ) -> None:
         self._host, self._clock, self._chance, self._events = host, clock, chance, events
-        self._lease_time = clock.monotonic
-        self._connect, self._open_table = connect, open_table
+        self._connect, self._open_table, self._lease_time = connect, open_table, clock.monotonic
         self._options, self._arguments = options, tuple(arguments)
         self.workers: list[WorkerHandle] = []
         self._event_relay, self.problems = EventRelay(events, lambda: self.workers) if options.tells else None, tuple[str, ...]()
@@ -179,13 +177,14 @@ class Supervisor:
         finally:
             self.workers.remove(worker)
         self._has_worked, self._has_emptied = self._has_worked or worker.is_ready, worker.is_retired and not is_isolated
-        if worker.refused and not self._has_worked:
-            self._give_up(USAGE, worker.refused)
+        if worker.refused and (worker.is_ready or not self._has_worked):
+            self._give_up(FAILED if worker.is_ready else USAGE, worker.refused)
         return worker.is_ready and (worker.has_begun or not is_isolated)
 
     def _give_up(self, code: int, problems: Sequence[str] = ()) -> None:
-        self._exit_code, self.problems = code, tuple(problems)
-        self.drain()
+        if self._exit_code == OK:
+            self._exit_code, self.problems = code, tuple(problems)
+            self.drain()
 
     def _worker_ready(self, worker: WorkerHandle) -> None:
         if self._event_relay is not None:
@@ -211,7 +210,7 @@ class Supervisor:
                 break
             except ERRORS as error:
                 self._report_error("open", error)
-                if not self._services and isinstance(error, HoldfastError) and not isinstance(error, StoreUnavailable):
+                if not self._services and is_final(error):
                     self._give_up(USAGE if isinstance(error, ConfigurationError) else FAILED, str(error).splitlines())
                     break
             if not self._services and self._clock.monotonic() > give_up:
@@ -283,7 +282,8 @@ class Supervisor:
         return [self._isolation.service, self._scheduling, *(self._service(name, step, pause=pause) for name, step in steps)]
 
     def _service(self, name: str, step: Callable[[], Coroutine[Any, Any, float]], *, pause: float) -> Service:
-        return Service(name, step, events=self._events, chance=self._chance, longest_pause=pause)
+        damaged = partial(self._give_up, FAILED)
+        return Service(name, step, events=self._events, chance=self._chance, longest_pause=pause, on_damage=damaged)
 
     async def _beat(self) -> float:
         """Renew the leases of all workers in one durable write, independent of the number of jobs they run."""
@@ -375,7 +375,7 @@ class Supervisor:
                 self._report_error("end_lease", error)
                 self._contact.failed(error)
                 failures += 1
-                if self._drains and is_refusal(error) and failures > MOST_REFUSALS:
+                if self._drains and (is_refusal(error) or isinstance(error, StoreDamaged)) and failures > MOST_REFUSALS:
                     return  # another supervisor recovers these jobs
                 await self._pause(failures, self._settings)
 

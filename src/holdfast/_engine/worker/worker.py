@@ -1,7 +1,7 @@
 """One worker process: claim, run, settle, drain. Its supervisor sends its deadline; it stops there without being asked."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, assert_never
 from uuid import UUID
@@ -66,15 +66,12 @@ class Worker:
         self._link, self._environment = link, environment
         self._store, self._transport, self._events = environment.store, environment.transport, environment.events
         self._registry, self._settings, self._options = registry, settings, options
-        self._tables = tables
-        self._lifespan = lifespan or Lifespan()
+        self._tables, self._lifespan = tables, lifespan or Lifespan()
         self.lease = WorkerLease(environment.lease_time)
         self.threads = ThreadRunner(options.threads)
         self.pool = None if runner_host is None else self._open_pool(runner_host, runners or Runners())
-        self._drain = Drain(self.lease.now)
-        self._is_orphan = False
-        self._ending = Signal()
-        self._is_isolated = False
+        self._drain, self._ending = Drain(self.lease.now), Signal()
+        self._is_orphan = self._is_isolated = self._is_damaged = False
         self._reports = AttemptReporter(link, self.lease.now)
         self._backup = OutcomeBackup(self._send)
         self._receiving: Service | None = None
@@ -197,7 +194,16 @@ class Worker:
     def _service(
         self, name: str, step: Callable[[], Coroutine[Any, Any, float]], *, pause: float, wake: Signal | None = None
     ) -> Service:
-        return Service(name, step, events=self._events, chance=self._environment.chance, longest_pause=pause, wake=wake)
+        chance, damaged = self._environment.chance, self._damaged
+        return Service(name, step, events=self._events, chance=chance, longest_pause=pause, wake=wake, on_damage=damaged)
+
+    def _damaged(self, problems: Sequence[str]) -> None:
+        """End, and leave the outcomes to the supervisor: the store does not answer again before a backup is restored."""
+        self._send(messages.StartRefused(tuple(problems)))
+        self._is_damaged = True
+        self.exchange.close()
+        self.executor.stop_all(Stop.LATE)
+        self._ending.set()
 
     async def _exchange(self) -> float:
         try:
@@ -351,7 +357,7 @@ class Worker:
                 self.executor.stop_all(Stop.DRAINED)
             if self._is_orphan and self.lease.remaining() <= 0:
                 return
-            if self._may_leave() and not self._is_orphan:
+            if (self._may_leave() and not self._is_orphan) or (self._is_damaged and not self.executor.running):
                 self._backup.send(self.exchange.undelivered)
                 return  # the supervisor sends them to the store again before it ends the lease
             self._exchanging.wake.set()

@@ -31,7 +31,9 @@ Answer = TypeVar("Answer")
 
 
 class Database(ABC):
-    """A file, which the first statement opens; a subclass defines how."""
+    """A file, which the first statement opens; a subclass defines how. ``damaged``: the error of a file that cannot be read."""
+
+    damaged: type[StoreUnavailable] = StoreUnavailable
 
     def __init__(
         self, path: Path, clock: Clock, chance: Randomness, process: ProcessIdentity, *, busy_limit: float, use_apsw: bool
@@ -78,7 +80,8 @@ class Database(ABC):
         self._retry_while_busy(name, lambda: connection.execute(begin))
         try:
             answer = action()
-            self._retry_while_busy(name, lambda: connection.execute(end))
+            if end == "COMMIT" or self._connection is connection:  # else an error of the action has closed it
+                self._retry_while_busy(name, lambda: connection.execute(end))
             return answer
         finally:
             if self._connection is connection and connection.in_transaction:
@@ -130,9 +133,10 @@ class Database(ABC):
                     self._truncate_log()
                     continue
                 if not is_busy(error):
+                    kind = self.damaged if _code_of(error) == sqlite3.SQLITE_CORRUPT and not self._is_lost() else StoreUnavailable
                     self._give_up()
                     remedy = remedy_of(error)
-                    raise StoreUnavailable(f"{name}: {self.path}: {error}" + (f": {remedy}" if remedy else "")) from error
+                    raise kind(f"{name}: {self.path}: {error}" + (f": {remedy}" if remedy else "")) from error
                 if slept >= self._busy_limit:
                     raise StoreUnavailable(f"{name}: {self.path}: busy for {slept:.1f} s: {_name_of(error)}") from error
             slept += pause(self._chance)
@@ -144,6 +148,10 @@ class Database(ABC):
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except sqlite3.Error:
             pass  # then the second try raises the reason
+
+    def _is_lost(self) -> bool:
+        """Return whether the file was replaced: then what is open is not what the next statement opens."""
+        return self._files is not None and self._files.lost() is not None
 
     def _give_up(self) -> None:
         try:

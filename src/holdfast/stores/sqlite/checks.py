@@ -9,7 +9,7 @@ from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.database import FIRST_WITHOUT_RESET_RACE
 from holdfast.databases.sqlite.file_location import require_local_disk
 from holdfast.databases.sqlite.values import micros
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StoreDamaged
 from holdfast.stores.sqlite import schema
 from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.schema import VERSION
@@ -46,7 +46,7 @@ def check(database: StoreDatabase, rehearse: Callable[[], Check]) -> tuple[Check
             return library, *facts
         return library, *facts, *_contents(database), rehearse()
     except HoldfastError as error:
-        return library, Check("error", "file", str(error))
+        return library, Check("error", "file", str(error), "restore a backup" if isinstance(error, StoreDamaged) else "")
 
 
 def notices(version: tuple[int, ...]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.database import Database
 from holdfast.databases.sqlite.file_location import create_private, require_local_disk
 from holdfast.databases.sqlite.sql import statements
+from holdfast.errors import StoreDamaged
 from holdfast.stores.sqlite import schema
 
 Answer = TypeVar("Answer")
@@ -36,6 +37,8 @@ QUERIES = {path.stem: Query(path.stem) for path in sorted(_FOLDER.glob("*.sql"))
 
 class StoreDatabase(Database):
     """A file of jobs; the first statement opens the connection and creates or upgrades the schema."""
+
+    damaged = StoreDamaged
 
     def __init__(
         self,
