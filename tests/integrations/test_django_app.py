@@ -94,6 +94,17 @@ print([each.msg for each in run_checks() if each.id.startswith("holdfast.E")])
 from holdfast.integrations.django import worker
 worker.default
 """
+MANAGED = """
+from django.conf import settings
+from django.core.management import execute_from_command_line
+
+settings.configure(
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.db"}},
+    HOLDFAST={"DATABASE": "default"},
+    INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth", "holdfast.integrations.django"],
+)
+execute_from_command_line()
+"""
 TASKS = {"default": {"BACKEND": "holdfast.integrations.django.HoldfastBackend"}}
 
 
@@ -103,6 +114,19 @@ def found_with(folder: Path, **given: Any) -> tuple[str, str]:
     command = [sys.executable, "-c", PROJECT_WITH.format(given=given)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=50, check=False, cwd=folder)
     return done.stdout, done.stderr.splitlines()[-1]
+
+
+def test_migrate_does_not_warn_of_the_tables_that_it_is_about_to_make(tmp_path: Path) -> None:
+    (tmp_path / "manage.py").write_text(MANAGED)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def manage(*arguments: str) -> str:
+        command = [sys.executable, "manage.py", *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=tmp_path).stderr
+
+    assert "default: schema: there is none yet" in manage("check", "--database", "default")
+    assert "schema" not in manage("migrate")
+    assert "schema" not in manage("check", "--database", "default")
 
 
 def test_tasks_of_a_django_without_them_name_the_release_that_has_them(tmp_path: Path) -> None:
