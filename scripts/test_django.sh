@@ -1,5 +1,5 @@
 #!/bin/sh
-# Run tests/django, and those of pages in Chromium, with each release of Django that has tasks, in one environment for each below .venv.
+# Run tests/django, and those of pages, with each release of Django that has tasks, in one environment for each below .venv.
 # The first argument: a Python to use, or nothing; all others go to pytest. A name on the path proves nothing, so each Python is tried.
 set -eu
 cd "$(dirname "$0")/.."
@@ -27,5 +27,6 @@ for release in 6.0 6.1; do
     fi
     echo "Django $release"
     # The conftest of all tests needs what these do not.
-    "$home/bin/python" -m pytest -q --confcutdir tests/django tests/django tests/integrations/test_django_browser.py "$@"
+    "$home/bin/python" -m pytest -q --confcutdir tests/django tests/django tests/integrations/test_django.py \
+        tests/integrations/test_django_browser.py "$@"
 done
