@@ -2,13 +2,15 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from contextvars import Context
 from functools import cache
 from typing import Any, TypeVar
 
 from holdfast._core.job import Claim, Json, NewJob
 from holdfast._core.policy import Backoff
-from holdfast._engine.runners.runners import ThreadRunner
+from holdfast._engine.runners.outcomes import captured
+from holdfast._engine.runners.threads import ThreadRunner
 from holdfast._engine.tasks.child_spec import ChildSpec
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.job_context import ProgressSink
@@ -36,19 +38,34 @@ class SimThreads(ThreadRunner):
     Their code is awaited, because there is no real thread that could wait. Its calls of its job run in the event loop.
     """
 
-    def __init__(self, loop: VirtualLoop, process: Process) -> None:
-        super().__init__(1)
-        self._loop, self._process = loop, process
+    def __init__(self, loop: VirtualLoop, process: Process, threads: int) -> None:
+        super().__init__(threads)
+        self._world, self._process = loop, process
 
     def context(self, claim: Claim, reporter: ProgressSink) -> "ThreadJob":
         """Return the job context of a handler in a thread, whose verbs are awaited too."""
-        return ThreadJob(claim, reporter, self._loop, self._process)
+        return ThreadJob(claim, reporter, self._world, self._process)
 
-    def _begin(self, call: Callable[[], Any]) -> "asyncio.Future[tuple[Any, BaseException | None]]":
-        context = self._loop.context_of(self._process.thread)
+    def _start_thread(self) -> None:
+        self._world.create_task(self._take_all_awaited(), context=self._context())
+
+    def _notify(self, loop: asyncio.AbstractEventLoop, context: Context) -> None:
+        loop.call_soon(self._notified, context=context)
+
+    async def _take_all_awaited(self) -> None:
+        while (work := self._next()) is not None:
+            result = None
+            if self._begins(work):
+                value, error = captured(work.call)
+                if isinstance(value, Awaitable):
+                    value, error = await self._world.create_task(contained(value), context=self._context())
+                result = work.answer(value, error)
+            self._end(work, result)
+
+    def _context(self) -> Context:
+        context = self._world.context_of(self._process.thread)
         context.run(SCENE.set, SCENE.get())
-        code = call()
-        return self._loop.create_task(contained(code if isinstance(code, Awaitable) else _value(code)), context=context)
+        return context
 
 
 class ThreadJob(Job):
@@ -99,11 +116,6 @@ def _as_def(handler: Callable[[Job], Awaitable[Json]]) -> Callable[[SyncJob], An
     return call
 
 
-async def _value(value: Any) -> Any:
-    """Stand for code that needs no time, such as that of the graph of a workflow."""
-    return value
-
-
 async def contained(code: Awaitable[Any]) -> tuple[Any, BaseException | None]:
     """Return what the code returns, and any exception that it raises."""
     try:
@@ -117,6 +129,11 @@ async def contained(code: Awaitable[Any]) -> tuple[Any, BaseException | None]:
 _HANDLERS: tuple[Callable[[Job], Awaitable[Json]], ...] = (long, silent, raising, resuming, crashing, parent, creeping)
 THREADED, PROCESSES = (tuple(f"{where}_{handler.__name__}" for handler in _HANDLERS) for where in ("thread", "process"))
 SHARE = 0.2  # of the worlds in which anything may happen have such handlers
+
+
+def only_kind(tasks: Collection[str]) -> tuple[str, ...]:
+    """Return all tasks of the kind that these belong to, if only threads or only runners run them: then workers claim them ahead."""
+    return next((kind for kind in (THREADED, PROCESSES) if tasks and {*tasks} <= {*kind}), ())
 
 
 def draw_threads(numbers: random.Random) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from proof.simulator.plans import QUIET
 from proof.simulator.programs import SCENE, Scene, registry
 from proof.simulator.runners import SimRunnerHost
 from proof.simulator.schedule_plan import declared_in
-from proof.simulator.threads import SimThreads
+from proof.simulator.threads import SimThreads, only_kind
 from proof.stores.real_sqlite import SqliteFile
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def worker_of(
     isolated: IsolatedJobs = IsolatedJobs.EXCLUDE,
 ) -> Worker:
     """Return a worker that does not run yet; call this in the context in which it will run."""
+    known = {name: known[name] for name in only_kind(world.plan.tasks) or known}
     scene, most = _scene(world, process, clock, settings, known), world.plan.concurrency
     if isinstance(world.store, SqliteFile):
         scene.rows = OwnRows(world.store, process)
@@ -59,7 +60,7 @@ def worker_of(
         tables=tables,
         runner_host=SimRunnerHost(world.loop, process, clock, scene, known),
     )
-    worker.threads, worker.ahead = SimThreads(world.loop, process), world.plan.ahead
+    worker.threads, worker.ahead = SimThreads(world.loop, process, most), world.plan.ahead
     return worker
 
 

@@ -20,8 +20,8 @@ from holdfast._core.timing import LeaseTiming
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import Event, Events
 from holdfast._engine.runners.pool import RunnerPool
-from holdfast._engine.runners.runners import ThreadRunner
 from holdfast._engine.runners.running import Stop
+from holdfast._engine.runners.threads import ThreadRunner
 from holdfast._engine.tasks.registry import Registry, TaskDefinition, define
 from holdfast._engine.worker.attempt_calls import AttemptCalls
 from holdfast._engine.worker.attempt_reports import AttemptReporter
@@ -204,7 +204,7 @@ class RecordedReports(AttemptReporter):
 
     def waiting(self, active: ActiveJob) -> None: ...
 
-    def begun(self, active: ActiveJob) -> None:
+    def begun(self, active: ActiveJob, at: float) -> None:
         self.begins.append(active.id)
 
     def overdue(self) -> None:

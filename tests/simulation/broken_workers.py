@@ -13,17 +13,15 @@ from msgspec import structs
 from holdfast._core import lifecycle
 from holdfast._core.answers import Answer, EnqueueAnswer
 from holdfast._core.book import indexes as book_indexes
-from holdfast._core.job import ActiveJob, Claim, Json, NewJob
+from holdfast._core.job import ActiveJob, Claim, NewJob
 from holdfast._core.lifecycle import Transition
 from holdfast._core.outcome import Outcome
 from holdfast._core.requests import ClaimRequest
 from holdfast._engine.client.group_commit import GroupCommit
 from holdfast._engine.runners.pool import RunnerPool
-from holdfast._engine.runners.runners import ThreadRunner, call_of
 from holdfast._engine.runners.running import Running, Stop
+from holdfast._engine.runners.thread_tasks import ThreadTasks
 from holdfast._engine.service import Service, yield_to_loop
-from holdfast._engine.tasks.job_context import JobContext
-from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast._engine.worker.exchange import Exchange
 from holdfast._engine.worker.executor import Executor
 from holdfast._engine.worker.finished_runs import FinishedRun
@@ -172,21 +170,23 @@ def settle_before_stop() -> Any:
     return patched(Executor, stop=stop_early)
 
 
-def threads_left_behind() -> Any:
+@contextmanager
+def threads_left_behind() -> Iterator[None]:
     """A worker that asks a handler in a thread to stop does not wait for its end."""
 
-    async def run(self: ThreadRunner, task: TaskDefinition, context: JobContext, arguments: dict[str, object]) -> Json:
-        ended = self._begin(call_of(task, context, arguments))
-        try:
-            value, error = await asyncio.shield(ended)
-        except asyncio.CancelledError:
-            context.mark_cancelled()
-            raise
-        if error is not None:
-            raise error
-        return value
+    withdraw, ended = ThreadTasks.withdraw, Executor._ended
 
-    return patched(ThreadRunner, run=run)
+    def hasty(self: ThreadTasks, running: Running) -> bool:
+        if not withdraw(self, running) and running.in_thread is not None:
+            self.calls.ended(running, None)
+        return running.in_thread is not None
+
+    def once(self: Executor, running: Running, outcome: Outcome | None) -> None:
+        if running.claim.job.id in self.running:
+            ended(self, running, outcome)
+
+    with patched(ThreadTasks, withdraw=hasty), patched(Executor, _ended=once):
+        yield
 
 
 def runners_left_behind() -> Any:

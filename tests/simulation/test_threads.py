@@ -1,21 +1,20 @@
 """Handlers in threads and in runners of simulated workers: they run beside the event loop, uninterrupted, and die with their process."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, cast
 
 import pytest
 from msgspec import structs
 
 from holdfast._core.job import AttemptOutcome, Claim, State, Token
-from holdfast._engine.tasks.context import SyncJob
-from holdfast._engine.tasks.registry import TaskDefinition, define
+from holdfast._engine.worker.prefetch import Prefetch
 from holdfast._engine.worker.progress_writer import ProgressWriter
 from holdfast._ports.host import Exit
 from holdfast.errors import JobLost
 from proof.checker.history import CRASHED, Phase
 from proof.simulator.loop import Process
-from proof.simulator.plans import WATCHED, Mode, draw_for
+from proof.simulator.plans import WATCHED, Mode, Plan, draw_for
 from proof.simulator.profiles import Brand
 from proof.simulator.programs import SCENE, Scene
 from proof.simulator.simulation import perform
@@ -43,19 +42,16 @@ class ThreadProcess:
     def __init__(self, stage: Stage, code: Callable[[Any], Coroutine[Any, Any, object]]) -> None:
         self.loop, self.process = stage.loop, stage.machine.process("worker")
         self.reports = Reports(stage.loop.time)
-        self.threads = SimThreads(stage.loop, self.process)
+        self.threads = SimThreads(stage.loop, self.process, 1)
         claim = Claim(job=active_job(), payload=b"{}")
         self.job: ThreadJob = self.threads.context(claim, cast(ProgressWriter, self.reports))
 
-        def handler(job: SyncJob) -> object:
-            return code(job)
-
-        self._task: TaskDefinition = define(handler, name="task")
+        self._code = code
 
     def run(self) -> "asyncio.Task[Any]":
         context = self.loop.context_of(self.process)
         context.run(SCENE.set, cast(Scene, None))
-        return self.loop.create_task(self.threads.run(self._task, self.job, {}), context=context)
+        return self.loop.create_task(self.threads.run_call(self.job, lambda: self._code(self.job)), context=context)
 
 
 def busy(process: Process, stage: Stage, seconds: float) -> None:
@@ -170,3 +166,25 @@ def test_a_crash_of_a_runner_is_charged_only_if_there_was_one() -> None:
 
     assert tale(CRASHED).check(OPEN).verdict("S9")
     assert not tale("").check(OPEN).verdict("S9")
+
+
+@pytest.mark.parametrize("kind", [THREADED, PROCESSES])
+def test_workers_whose_handlers_all_run_in_threads_or_runners_claim_ahead_and_break_no_promise(
+    kind: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken, add = list[int](), Prefetch.add
+
+    def counted(self: Prefetch, claims: Iterable[Claim], voids: int | None) -> None:
+        taken.append(len(kept := list(claims)))
+        add(self, kept, voids)
+
+    monkeypatch.setattr(Prefetch, "add", counted)
+    plain = [seed for seed in range(60) if _is_plain(draw_for(seed, Brand.MEMORY))]
+    for seed in plain[:12]:
+        outcome = perform(structs.replace(draw_for(seed, Brand.MEMORY), tasks=kind, ahead=3), seed)
+        assert outcome.is_clean, outcome.explain()
+    assert sum(taken) > 20
+
+
+def _is_plain(plan: Plan) -> bool:
+    return plan.mode in WATCHED and not (plan.rows or plan.flows or plan.schedules)

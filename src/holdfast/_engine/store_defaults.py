@@ -268,9 +268,9 @@ def prefetching(store: Store) -> Prefetching:
     return cast(Prefetching, store)
 
 
-def prefetches(store: Store) -> bool:
-    """Return whether workers claim jobs ahead on this store."""
-    return store.capabilities.prefetch and offers(store, Prefetching)
+def prefetches(store: Store, *, has_few_slots: bool = False) -> bool:
+    """Return whether a worker claims jobs ahead on this store. One with few slots gains by it on every store that can."""
+    return (store.capabilities.prefetch or has_few_slots) and offers(store, Prefetching)
 
 
 def enqueue_within(

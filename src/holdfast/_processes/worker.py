@@ -22,8 +22,8 @@ from holdfast._core.prefetch import problems_of_prefetch
 from holdfast._core.text import shortened
 from holdfast._engine import messages
 from holdfast._engine.environment import Environment
+from holdfast._engine.runners.forked import FORKED
 from holdfast._engine.runners.options import RunnerOptions, has_process_tasks
-from holdfast._engine.runners.runners import FORKED
 from holdfast._engine.service import run_until_done
 from holdfast._engine.tasks.registry import NAME
 from holdfast._engine.worker.options import LogErrors, LogJobs, WorkerOptions

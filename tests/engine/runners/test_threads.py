@@ -1,13 +1,16 @@
 """Handlers in threads: a worker can only ask them to stop, and their code runs until they return."""
 
 import asyncio
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from holdfast._core.job import AttemptOutcome, State
 from holdfast._engine.runners.running import Stop
+from holdfast._engine.runners.threads import ThreadRunner
 from holdfast._engine.tasks.context import SyncJob
+from holdfast._engine.tasks.job_context import JobContext
 from holdfast._engine.tasks.registry import RunnerKind, define
 from holdfast.errors import JobLost
 from tests.engine.support import JOB, Bench, Held, claim, turns, until
@@ -213,3 +216,15 @@ async def test_an_exit_out_of_a_thread_reaches_its_job_only() -> None:
     bench.executor.start(claim(task))
     await bench.until_ended()
     assert asyncio.get_running_loop().is_running()
+
+
+async def test_calls_that_no_thread_took_end_when_the_threads_are_closed() -> None:
+    held, threads = Held(), ThreadRunner(1)
+    context = cast(JobContext, SimpleNamespace(mark_cancelled=lambda: None, saw_cancellation=False))
+    calls = [asyncio.ensure_future(threads.run_call(context, held.wait_here)) for _ in range(3)]
+    await until(held.come.is_set)
+    threads.close()
+    held.set()
+    await asyncio.wait(calls)
+    assert [call.cancelled() for call in calls] == [False, True, True]
+    assert threads.unbegun == 0

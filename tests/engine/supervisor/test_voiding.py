@@ -124,14 +124,6 @@ async def test_a_worker_that_answers_keeps_what_it_claimed() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_on_a_store_that_gains_nothing_no_worker_is_voided() -> None:
-    fleet = Fleet()
-    await blocked(fleet)
-    await passing(3 * CLAIMED_WITHIN)
-    assert "void" not in fleet.store.calls
-
-
-@pytest.mark.virtual_time
 async def test_with_recovery_of_claimed_jobs_off_they_stay_and_are_reported() -> None:
     fleet = Fleet(prefetch=True)
     _, _, jobs = await blocked(fleet, structs.replace(SETTINGS, recovery=RecoverySwitches(claimed=False)))

@@ -12,7 +12,7 @@ from holdfast._core.lifecycle import release
 from holdfast._core.prefetch import UNSTARTED_LIMIT, Throughput
 from holdfast._core.record import JobRecord
 from holdfast.errors import StoreUnavailable
-from tests.engine.support import LEASE, Bench, turns
+from tests.engine.support import LEASE, Bench, Held, turns, until
 
 NOTHING = b"{}"
 BUSY = Throughput(rate=2000.0, exchange=0.01, start=0.001, full_claims=2)
@@ -327,6 +327,38 @@ async def test_only_handlers_on_the_event_loop_are_claimed_ahead_and_others_have
     bench.ahead.pace = BUSY
     await bench.exchange.step()
     assert (len(bench.ahead), len(bench.executor.running)) == (0, SLOTS)
+
+
+async def test_threads_take_started_jobs_by_themselves_and_those_that_no_thread_took_for_too_long_return_free() -> None:
+    held = Held()
+
+    def waits() -> None:
+        held.wait_here()
+
+    bench = Ahead(waits)
+    bench.log.events.off("*", bench.log.all.append)  # a start with listeners is announced by the event loop first
+    jobs = await bench.claimed("waits")
+    await bench.ahead.step()
+    await until(lambda: bench.executor.unbegun == len(jobs) - SLOTS)
+    assert len(bench.executor.running) == len(jobs)
+    assert await bench.ahead.step() == pytest.approx(UNSTARTED_LIMIT)
+    bench.clock.advance(UNSTARTED_LIMIT)
+    bench.beat()
+    await bench.ahead.step()
+    assert (bench.executor.unbegun, len(bench.executor.running)) == (0, SLOTS)
+    held.set()
+    await until(lambda: not bench.executor.running)
+    await bench.settle()
+    await bench.free(jobs[SLOTS:])
+    assert await bench.states(jobs[:SLOTS]) == [State.COMPLETED] * SLOTS
+
+
+async def test_a_worker_of_threads_claims_ahead_on_a_store_on_which_others_do_not() -> None:
+    bench = Bench(blocking, slots=SLOTS)
+    await bench.open(*[("blocking", NOTHING)] * 20)
+    bench.exchange.ahead.pace = BUSY
+    await bench.exchange.step()
+    assert len(bench.exchange.ahead) == 20
 
 
 async def test_a_store_that_gains_nothing_is_not_asked_for_jobs_ahead() -> None:

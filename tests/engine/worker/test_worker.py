@@ -657,7 +657,7 @@ async def test_a_kind_with_few_slots_does_not_keep_claims_of_the_others_small() 
 async def test_jobs_of_the_kind_that_was_left_out_do_not_wait_for_the_next_poll() -> None:
     office = Office(forever, define(stubborn_thread, name="rare"), options=structs.replace(OPTIONS, concurrency=100))
     started = list[UUID]()
-    office.worker.threads.run = hung(started)  # type: ignore[method-assign]
+    office.worker.threads.add = hung(office, started)  # type: ignore[method-assign]
     await office.open()
     await passing(2.5 * POLL)  # Neither near its first polls nor near a beat.
     first, _, late = await office.enqueue("rare", "forever", "rare")
@@ -665,14 +665,15 @@ async def test_jobs_of_the_kind_that_was_left_out_do_not_wait_for_the_next_poll(
     assert started == [first, late]
 
 
-def hung(started: list[UUID]) -> Any:
-    """Return a runner of threads whose code never ends."""
+def hung(office: Office, started: list[UUID]) -> Any:
+    """Return what takes work for threads and never begins it."""
 
-    async def run(task: Any, context: Any, arguments: Any) -> None:
-        started.append(context.id)
-        await passing(1e6)
+    def add(work: Any) -> None:
+        running = office.worker.executor.running
+        asyncio.get_running_loop().call_later(1e6, work.ended, (None, None))
+        started.extend(job for job, each in running.items() if each.kind is RunnerKind.THREAD and job not in started)
 
-    return run
+    return add
 
 
 def stubborn_thread() -> None: ...

@@ -167,8 +167,8 @@ class RunnerPool:
     async def _take(self, context: RunnerJobContext) -> RunnerHandle | None:
         """Return an idle runner or a new one; ``None`` if none can be started."""
         runner = self._take_idle() or await self._start()
-        if runner is None:
-            return None
+        if runner is None or (runner.is_ready and not runner.is_dead):
+            return runner
         context.runner = runner
         try:
             async with asyncio.timeout(self._runners.start_timeout):

@@ -20,8 +20,9 @@ from holdfast._engine import store_defaults
 from holdfast._engine.error_text import described
 from holdfast._engine.runners import messages
 from holdfast._engine.runners.current import WORKER, enter_job, leave_job
+from holdfast._engine.runners.forked import exits_in_forked_child
 from holdfast._engine.runners.outcomes import captured, outcome_of_error, outcome_of_value
-from holdfast._engine.runners.runners import decode_and_call, exits_in_forked_child
+from holdfast._engine.runners.runners import decode_and_call
 from holdfast._engine.tasks.around import within_thread
 from holdfast._engine.tasks.context import SyncJob
 from holdfast._engine.tasks.lifespan import Lifespan
@@ -177,6 +178,7 @@ class CurrentRun(Struct, eq=False):
 
     claim: Claim
     job: SyncJob
+    task: TaskDefinition
     worker: str | None = None
     is_stopped: bool = False
 
@@ -212,8 +214,7 @@ class RunnerProcess:
             self._prepare(on_start)
         self._in_loop(self._open())
         while (work := self._inbox.get()) is not None:
-            task = self._registry.get(work.claim.job.task)
-            self._in_loop(self._end(work, messages.TaskMissing() if task is None else self._execute(work, task)))
+            self._loop.call_soon_threadsafe(self._end, work, self._execute(work))
         self._in_loop(self._close())
 
     def refuse(self, error: ConfigurationError) -> None:
@@ -249,10 +250,7 @@ class RunnerProcess:
         work = self._work
         match message:
             case messages.Run(claim=claim, worker=worker):
-                job = SyncJob(claim, self._sink, self._loop)
-                job.state = self._lifespan.state
-                self._work = CurrentRun(claim, job, worker)
-                self._inbox.put(self._work)
+                self._begin(claim, worker)
             case messages.CancelRequested():
                 if work is not None:
                     work.is_stopped = True
@@ -268,7 +266,21 @@ class RunnerProcess:
             case _:
                 pass
 
-    def _execute(self, work: CurrentRun, task: TaskDefinition) -> messages.RunEnded:
+    def _begin(self, claim: Claim, worker: str | None) -> None:
+        task = self._registry.get(claim.job.task)
+        if task is None:
+            self._sink.send(messages.TaskMissing())
+            return
+        job = SyncJob(claim, self._sink, self._loop)
+        job.state = self._lifespan.state
+        self._work = CurrentRun(claim, job, task, worker)
+        self._sink.send(
+            messages.RunStarted()
+        )  # before the main thread reads the payload by the user's constructors, and may die of it
+        self._inbox.put(self._work)
+
+    def _execute(self, work: CurrentRun) -> messages.RunEnded:
+        task = work.task
         WORKER.set(work.worker)
         enter_job(work.claim, task.sensitive)
         outcome, error = captured(partial(self._outcome, work, task))
@@ -281,7 +293,6 @@ class RunnerProcess:
         return messages.RunEnded(verdict, self._link.memory(), work.job.unused_steps)
 
     def _outcome(self, work: CurrentRun, task: TaskDefinition) -> Outcome | None:
-        self._in_loop(self._send(messages.RunStarted()))  # reading the payload runs the user's constructors already
         call = partial(decode_and_call, task, work.job, work.claim, self._ignore)
         if self._registry.around_run:
             call = partial(within_thread, self._registry.around_run, work.job, call, self._loop)
@@ -302,7 +313,7 @@ class RunnerProcess:
             else outcome_of_error(error, task, is_stopped=work.is_stopped, saw_cancellation=saw_cancellation)
         )
 
-    async def _end(self, work: CurrentRun, message: messages.RunEnded | messages.TaskMissing) -> None:
+    def _end(self, work: CurrentRun, message: messages.RunEnded) -> None:
         self._work = None
         work.job.mark_lost()  # threads that the handler has left behind must not report for the next job
         self._sink.send(message)

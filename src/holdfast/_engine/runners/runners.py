@@ -1,34 +1,24 @@
-"""Where a handler runs: on the event loop or in a thread."""
+"""Where a handler runs, and how it is called."""
 
-import asyncio
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
-from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from holdfast._core.job import Claim, Json
 from holdfast._core.outcome import Invalid, Outcome
-from holdfast._engine.runners.outcomes import captured, decode
+from holdfast._engine.runners.forked import FORKED
+from holdfast._engine.runners.outcomes import decode
 from holdfast._engine.runners.running import Running
-from holdfast._engine.tasks.context import Job, SyncJob
+from holdfast._engine.tasks.context import Job
 from holdfast._engine.tasks.job_context import JobContext, ProgressSink
 from holdfast._engine.tasks.registry import TaskDefinition
 
-FORKED = 70
-"""Exit code of a forked child that came back from a handler (``EX_SOFTWARE``)."""
-
 
 class Runner(Protocol):
-    """Runs one handler until its code has stopped."""
+    """Runs handlers of one kind."""
 
     def context(self, claim: Claim, reporter: ProgressSink) -> JobContext:
         """Return the job object that its handlers receive."""
-        ...
-
-    async def run(self, task: TaskDefinition, context: JobContext, arguments: dict[str, object]) -> Json:
-        """Return what the handler returns, or raise what it raises. When cancelled, return only after the code has stopped."""
         ...
 
 
@@ -54,6 +44,7 @@ class LoopRunner:
         return Job(claim, reporter)
 
     async def run(self, task: TaskDefinition, context: JobContext, arguments: dict[str, object]) -> Json:
+        """Return what the handler returns, or raise what it raises. When cancelled, return only after the code has stopped."""
         try:
             if task.takes_job:
                 return await task.function(context, **arguments)
@@ -61,46 +52,6 @@ class LoopRunner:
         finally:
             if os.getpid() != self._process:  # a hook of ``os.register_at_fork`` would miss a fork by C code
                 os._exit(FORKED)
-
-
-class ThreadRunner:
-    """``def`` handlers, in a thread of the worker; a thread cannot be cancelled, only asked to end."""
-
-    def __init__(self, threads: int) -> None:
-        self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="holdfast-handler")
-
-    def context(self, claim: Claim, reporter: ProgressSink) -> JobContext:
-        return SyncJob(claim, reporter, asyncio.get_running_loop())
-
-    async def run(self, task: TaskDefinition, context: JobContext, arguments: dict[str, object]) -> Json:
-        return await self.run_call(context, partial(copy_context().run, call_of(task, context, arguments)))
-
-    async def run_call(self, context: JobContext, call: Callable[[], Any]) -> Json:
-        """Wait for the thread. When cancelled, ask the handler to end and go on waiting: its code has not stopped."""
-        ended = self._begin(call)
-        while not ended.done():
-            try:
-                await asyncio.shield(ended)
-            except asyncio.CancelledError:
-                context.mark_cancelled()
-        value, error = ended.result()
-        if error is not None:
-            raise error
-        if context.saw_cancellation and value is None:
-            raise asyncio.CancelledError
-        return value
-
-    def _begin(self, call: Callable[[], Any]) -> "asyncio.Future[tuple[Any, BaseException | None]]":
-        return asyncio.get_running_loop().run_in_executor(self._pool, _in_thread, call)
-
-    def close(self) -> None:
-        """Start no more handlers; do not wait for those that run."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-def call_of(task: TaskDefinition, context: JobContext, arguments: dict[str, object]) -> Callable[[], Any]:
-    """Return the handler with its arguments, and with its job if it takes one."""
-    return partial(task.function, context, **arguments) if task.takes_job else partial(task.function, **arguments)
 
 
 def decode_and_call(
@@ -113,20 +64,4 @@ def decode_and_call(
     arguments, ignored = decoded
     if ignored:
         ignore(ignored)
-    return call_of(task, context, arguments)()
-
-
-def _in_thread(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    with exits_in_forked_child():
-        return captured(call)
-
-
-class exits_in_forked_child:  # noqa: N801 - used as a word
-    """Ends a child that the code forked where the code ends: if it came back, it would run what its parent runs."""
-
-    def __enter__(self) -> None:
-        self._process = os.getpid()
-
-    def __exit__(self, *_: object) -> None:
-        if os.getpid() != self._process:
-            os._exit(FORKED)
+    return task.function(context, **arguments) if task.takes_job else task.function(**arguments)

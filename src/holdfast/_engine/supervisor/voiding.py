@@ -32,7 +32,7 @@ class Voiding:
     """The step that voids the claims of workers whose event loops have answered no ping for ``claimed_within``."""
 
     def __init__(self, environment: Environment, settings: Settings, workers: Callable[[], Sequence[WorkerHandle]]) -> None:
-        self.is_needed = prefetches(environment.store)
+        self.is_needed = prefetches(environment.store, has_few_slots=True)
         self._store, self._events = environment.store, environment.events
         self._publish = environment.transport.publish
         self._within, self._timeout = settings.void_after, settings.timing.ttl

@@ -31,11 +31,11 @@ class AttemptReporter:
         if job.policy.progress_within is not None:
             self._send(messages.AttemptWaiting(job.id, job.token, job.policy.progress_within))
 
-    def begun(self, job: ActiveJob) -> None:
-        """Report that the first line of the job's handler is about to run."""
+    def begun(self, job: ActiveJob, at: float) -> None:
+        """Report when the first line of the job's handler ran, or is about to."""
         limits = job.policy
         if limits.timeout is not None or limits.progress_within is not None or self.tells_all:
-            self._send(messages.AttemptStarted(job.id, job.token, self._now(), limits.progress_within, limits.timeout))
+            self._send(messages.AttemptStarted(job.id, job.token, at, limits.progress_within, limits.timeout))
 
     def overdue(self) -> None:
         """Ask the supervisor to judge the limits now: a runner is to end on time, and a watch passes only once in a while."""

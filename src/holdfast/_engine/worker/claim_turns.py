@@ -11,7 +11,8 @@ class ClaimTurns:
     def __init__(self) -> None:
         self._cursors: dict[ClaimKind, Cursor] = {}
         self._exhausted = set[ClaimKind]()
-        self._has_limited = False
+        self.has_limited = False
+        """Whether limits count waiting jobs."""
         self.kind = ClaimKind.PLAIN
 
     @property
@@ -27,7 +28,7 @@ class ClaimTurns:
     @property
     def asks_again(self) -> bool:
         """Whether jobs may be due in lanes that no claim has looked at since the last rest."""
-        kinds = ClaimKind if self._has_limited else (ClaimKind.PLAIN,)
+        kinds = ClaimKind if self.has_limited else (ClaimKind.PLAIN,)
         return not self._exhausted.issuperset(kinds)
 
     def answered(self, request: ClaimRequest, answer: ExchangeAnswer, *, frees: bool = False) -> None:
@@ -38,13 +39,13 @@ class ClaimTurns:
         """
         if frees:
             self._exhausted.discard(ClaimKind.LIMITED)
-        self._has_limited = answer.has_limited
+        self.has_limited = answer.has_limited
         if request.prefetch and not answer.claims:
             return
         self._cursors[request.kind] = answer.cursor
         is_exhausted = answer.is_whole and len(answer.claims) < request.room
         (self._exhausted.add if is_exhausted else self._exhausted.discard)(request.kind)
-        is_next_limited = self._has_limited and request.kind is ClaimKind.PLAIN
+        is_next_limited = self.has_limited and request.kind is ClaimKind.PLAIN
         self.kind = ClaimKind.LIMITED if is_next_limited else ClaimKind.PLAIN
 
     def rest(self) -> None:

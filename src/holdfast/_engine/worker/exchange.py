@@ -77,7 +77,7 @@ class Exchange:
         self.has_claimed = self._was_full = self._is_narrow = self._was_ahead = False
         self.next_due: float | None = 0.0
         calls = AheadCalls(self._begin, self.request_audit, lambda: not (self._needs_audit or self.is_closed), ask_for_void)
-        self.ahead = Prefetch(environment, executor, lease, options, calls)
+        self.ahead = Prefetch(environment, executor, lease, slots, options, calls)
 
     @property
     def undelivered(self) -> tuple[Transition, ...]:
@@ -273,8 +273,9 @@ class Exchange:
 
     def _request(self) -> ClaimRequest | None:
         self.is_idle, self.next_due = False, 0.0
-        if len(self.ahead) or (self.ahead.wanted() and not (self._slots.are_mixed and self._was_ahead)):
-            return self._request_ahead()
+        has_others = self._slots.are_mixed or self._turns.has_limited
+        if len(self.ahead) or (self.ahead.wanted() and not (has_others and self._was_ahead)):
+            return self._request_ahead(has_others=has_others)
         plan = self._slots.plan(was_full=self._was_full)
         self._is_narrow = plan.leaves_out
         limit = min(plan.limit, self._slots.size - len(self._executor.running) - self.kept)
@@ -293,13 +294,12 @@ class Exchange:
             kind=self._turns.kind,
         )
 
-    def _request_ahead(self) -> ClaimRequest | None:
-        """Return a claim of jobs that start later. If there are handlers of several kinds, other claims come between such claims."""
-        self._is_narrow = self._slots.are_mixed
-        if self.is_closed or (self._is_narrow and len(self.ahead)):
+    def _request_ahead(self, *, has_others: bool) -> ClaimRequest | None:
+        """Return a claim of jobs that start later. If it cannot take all kinds of jobs, other claims come between such claims."""
+        self._is_narrow, self._delivered = has_others, {}
+        if self.is_closed or (has_others and len(self.ahead)):
             return None
-        self._delivered = {}
-        return self.ahead.request(self._slots.loop_tasks, self._turns.cursor_ahead)
+        return self.ahead.request(self._slots.tasks_ahead, self._turns.cursor_ahead)
 
     def _next_delivered(self, inbox: Inbox, most: int) -> Mapping[UUID, ClaimSource]:
         """Return delivered jobs to claim: none until the worker's own poll found nothing due, and none when a poll is due.

@@ -19,10 +19,12 @@ from holdfast._engine.events import EventName, logger
 from holdfast._engine.runners.current import enter_job
 from holdfast._engine.runners.loop_tasks import LoopTasks
 from holdfast._engine.runners.outcomes import decode, invalid_payload, outcome_of_error, outcome_of_value, raised_by
-from holdfast._engine.runners.runners import LoopRunner, Processes, Runner, ThreadRunner, decode_and_call
+from holdfast._engine.runners.runners import LoopRunner, Processes, Runner
 from holdfast._engine.runners.running import Running, Stop
 from holdfast._engine.runners.stacks import coroutine_stack
-from holdfast._engine.tasks.around import within, within_thread
+from holdfast._engine.runners.thread_tasks import ThreadCalls, ThreadTasks
+from holdfast._engine.runners.threads import ThreadRunner
+from holdfast._engine.tasks.around import within
 from holdfast._engine.tasks.registry import Registry, RunnerKind
 from holdfast._engine.worker.attempt_reports import AttemptReporter
 from holdfast._engine.worker.finished_runs import FinishedRun, FinishedRuns
@@ -38,10 +40,6 @@ Prepared = TypeVar("Prepared")
 OVERDUE_AFTER = 0.005
 """Seconds after a limit at which the supervisor is asked to judge it: by then it has passed by every clock."""
 _CHARGES = {Stop.STALLED: RescueReason.STALLED, Stop.TIMED_OUT: RescueReason.TIMED_OUT}
-
-
-def _ignore_freed() -> None:
-    pass
 
 
 class Executor:
@@ -64,15 +62,18 @@ class Executor:
         self.started = 0
         """Number of claims that were started so far."""
         self.state: Any = None
-        self.freed: Callable[[], None] = _ignore_freed
+        self.freed: Callable[[], None] = lambda: None
         """Called after a handler has left its slot."""
         self.begun: Callable[[Claim, float], None] | None = None
         """Called when the first line of a handler is about to run, with the seconds for which its job had been due."""
         self._events, self._chance = environment.events, environment.chance
         self._registry, self._progress, self._lease, self._reports = registry, progress, lease, reports
-        self._runners: dict[RunnerKind, Runner] = {RunnerKind.LOOP: LoopRunner(), RunnerKind.THREAD: threads}
+        self._loop_runner = LoopRunner()
+        self._runners: dict[RunnerKind, Runner] = {RunnerKind.LOOP: self._loop_runner, RunnerKind.THREAD: threads}
         self._threads, self._pool, self._hooks = threads, pool, hooks
         self._loop_tasks = LoopTasks(self._execute, lease.now)
+        calls = ThreadCalls(lease.now, self._report_begin, self._ignore, self._ended)
+        self._thread_tasks = ThreadTasks(threads, registry.around_run, calls)
         self._inputs = JobInputs(environment)
         self._is_draining = False
         progress.begun_at = self.begun_at
@@ -81,6 +82,19 @@ class Executor:
         """Return when the code of a running job began, by the clock of the lease."""
         running = self.running.get(job)
         return None if running is None else running.begun_at
+
+    @property
+    def unbegun(self) -> int:
+        """Number of jobs that wait for a thread, as far as the event loop knows."""
+        return self._threads.unbegun
+
+    def threads_take(self, claim: Claim) -> bool:
+        """Return whether a thread can begin the claim by itself: nothing is to be done, read or announced before its first line."""
+        task, hooks = self._registry.get(claim.job.task), self._hooks
+        is_announced = self.begun is not None or self._events.has_listener(EventName.JOB_STARTED)
+        if is_announced or claim.inputs or (hooks is not None and hooks.is_owed(claim)):
+            return False
+        return task is not None and task.kind is RunnerKind.THREAD and task.workflow is None
 
     def count(self, kind: RunnerKind) -> int:
         """Return how many handlers of that kind run."""
@@ -118,6 +132,8 @@ class Executor:
         running.is_launched = True
         if running.kind is RunnerKind.LOOP:
             self._loop_tasks.add(running)
+        elif self.threads_take(running.claim):
+            self._thread_tasks.add(running)
         else:
             running.work = self._execute(running)
             running.task = asyncio.get_running_loop().create_task(running.work, name=f"job {running.claim.job.id}")
@@ -144,7 +160,19 @@ class Executor:
         # A task that is cancelled before its first step never runs a line, so its run would never be put into ``finished``.
         if running.task is not None and running.has_begun:
             running.task.cancel()
-        self._launch(running)
+        if not self._thread_tasks.withdraw(running):
+            self._launch(running)
+
+    def return_unbegun(self, free: int) -> None:
+        """Return the jobs that wait for a thread to their queues, but those for which a thread is ``free``."""
+        for running in [each for each in self.running.values() if each.in_thread is not None and not each.has_begun][free:]:
+            self._thread_tasks.withdraw(running)
+
+    def unbegun_since(self) -> float | None:
+        """Return when the first of the jobs that wait for a thread was claimed."""
+        return next(
+            (each.claimed_at for each in self.running.values() if each.in_thread is not None and not each.has_begun), None
+        )
 
     def request_drain(self) -> None:
         """Set the draining flag of all handlers, for those that check it between two pieces of work; none is cancelled."""
@@ -180,16 +208,18 @@ class Executor:
             self.stop(job, why)
 
     async def _execute(self, running: Running) -> None:
-        job = running.claim.job
         if running.stop is None and not self._lease.may_act():
             running.stop = Stop.LATE  # other code blocked the loop since the claim, and the right to run has passed
         running.has_begun = running.stop is None
         if running.has_begun:
             enter_job(running.claim, running.definition.sensitive)  # this task is the job's own
-        outcome = await self._outcome(running) if running.has_begun else None
+        self._ended(running, await self._outcome(running) if running.has_begun else None)
+
+    def _ended(self, running: Running, outcome: Outcome | None) -> None:
+        """Let the job move, because its code has stopped."""
+        job = running.claim.job
         if outcome is not None and running.context.suspension is not None:
             outcome = running.context.suspension  # a handler that has caught it may have answered something else
-        # The code has stopped; only now may the job move.
         if running.timer is not None:
             running.timer.cancel()
         running.context.mark_lost()  # code that the handler left behind must not report for the next attempt
@@ -267,9 +297,13 @@ class Executor:
             running.context.on_begun = partial(self._begin_in_runner, running)  # its clocks start in a runner
             return await self._pool.run(running)
         self._begin(running)
-        if self._registry.around_run:
-            return await self._answer_within(running)
-        value = await self._run(running)
+        if running.kind is RunnerKind.THREAD:
+            call = partial(copy_context().run, self._thread_tasks.run, running, asyncio.get_running_loop())
+            value = await self._threads.run_call(running.context, call)
+        elif self._registry.around_run:
+            value = await within(self._registry.around_run, running.context, partial(self._run, running))
+        else:
+            value = await self._run(running)
         return value if isinstance(value, Invalid) else outcome_of_value(value, running.definition.name)
 
     async def _blamed(self, running: Running, outcome: Invalid, inputs: Sequence[Input]) -> Invalid:
@@ -281,23 +315,21 @@ class Executor:
         return outcome if unfit is None else invalid_payload(await self._inputs.named(unfit))
 
     def _begin(self, running: Running) -> None:
-        job, now = running.claim.job, self._lease.now()
-        running.begun_at, running.waited = now, (waited := running.claim.waited + now - running.claimed_at)
-        running.context.waited = waited
-        self._reports.begun(job)
+        running.begin(self._lease.now())
+        self._report_begin(running)
+
+    def _report_begin(self, running: Running) -> None:
+        job, waited = running.claim.job, running.context.waited
+        assert running.begun_at is not None
+        self._reports.begun(job, running.begun_at)
         if self._events.tallies is not None:
             self._events.tallies.waited((job.queue, job.task, waited))
         if self.begun is not None:
             self.begun(running.claim, waited)
         if running.is_announced:
-            fields = {
-                "task": job.task,
-                "queue": job.queue,
-                "attempt": job.attempt,
-                "worker": self._lease.worker,
-                "waited": waited,
-            }
-            self._events.emit(EventName.JOB_STARTED, job=job.id, **fields)
+            where = {"worker": self._lease.worker, "waited": waited}
+            emit = self._events.emit
+            emit(EventName.JOB_STARTED, job=job.id, task=job.task, queue=job.queue, attempt=job.attempt, **where)
 
     def _begin_in_runner(self, running: Running) -> None:
         self._begin(running)
@@ -349,19 +381,6 @@ class Executor:
         call = partial(graph_of, running.claim, running.definition)
         return WaitFor(await self._threads.run_call(running.context, call))
 
-    async def _answer_within(self, running: Running) -> Outcome:
-        around, context = self._registry.around_run, running.context
-        if running.kind is RunnerKind.LOOP:
-            value = await within(around, context, partial(self._run, running))
-        else:
-            loop = asyncio.get_running_loop()
-            ignore = partial(self._ignore, running)
-            call = partial(
-                decode_and_call, running.definition, context, running.claim, partial(loop.call_soon_threadsafe, ignore)
-            )
-            value = await self._threads.run_call(context, partial(copy_context().run, within_thread, around, context, call, loop))
-        return value if isinstance(value, Invalid) else outcome_of_value(value, running.definition.name)
-
     async def _run(self, running: Running) -> Json | Invalid:
         decoded = decode(running.definition, running.claim)
         if isinstance(decoded, Invalid):
@@ -369,7 +388,7 @@ class Executor:
         arguments, ignored = decoded
         if ignored:
             self._ignore(running, ignored)
-        return await self._runners[running.kind].run(running.definition, running.context, arguments)
+        return await self._loop_runner.run(running.definition, running.context, arguments)
 
     def _report_unused(self, running: Running) -> None:
         if unused := running.context.unused_steps:

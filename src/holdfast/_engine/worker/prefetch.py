@@ -21,10 +21,12 @@ from holdfast._core.requests import ClaimRequest
 from holdfast._engine.environment import Environment
 from holdfast._engine.service import Signal
 from holdfast._engine.store_defaults import prefetches, prefetching
+from holdfast._engine.tasks.registry import RunnerKind
 from holdfast._engine.worker.executor import Executor
 from holdfast._engine.worker.finished_runs import FinishedRun
 from holdfast._engine.worker.lease import WorkerLease
 from holdfast._engine.worker.options import WorkerOptions
+from holdfast._engine.worker.slots import Slots
 
 Key = tuple[UUID, Token]
 Aged = tuple[float, Claim]
@@ -56,11 +58,13 @@ class Prefetch:
         environment: Environment,
         executor: Executor,
         lease: WorkerLease,
+        slots: Slots,
         options: WorkerOptions,
         calls: AheadCalls,
     ) -> None:
+        self._slots, self._size, self._are_threads = slots, slots.size_ahead, slots.kind_ahead is RunnerKind.THREAD
         executor.freed, self.wake, self.pace = self.refill, Signal(), Throughput()
-        self.is_on = options.can_prefetch and prefetches(environment.store)
+        self.is_on = options.can_prefetch and prefetches(environment.store, has_few_slots=slots.kind_ahead is not RunnerKind.LOOP)
         self._store, self._executor, self._lease, self._options = environment.store, executor, lease, options
         self._chance = environment.chance
         self._begin, self._audit, self._may_start, self._ask_for_void = calls
@@ -69,7 +73,7 @@ class Prefetch:
         self._voids, self._is_in_doubt, self._measured = 0, False, lease.now()
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._starting) + len(self._started)
+        return len(self._waiting) + len(self._starting) + self._started_count()
 
     def __iter__(self) -> Iterator[Claim]:
         return (claim for _, claim in self._all())
@@ -81,8 +85,8 @@ class Prefetch:
     def wanted(self) -> int:
         """Return how many jobs the next claim should ask for ahead."""
         options = self._options
-        is_on = self.is_on and not self._is_in_doubt
-        ahead = self.pace.jobs_ahead(options.concurrency, options.prefetch_time, options.prefetch) if is_on else 0
+        is_on = self.is_on and not self._is_in_doubt and self._slots.can_start
+        ahead = self.pace.jobs_ahead(self._size, options.prefetch_time, options.prefetch) if is_on else 0
         return max(0, ahead - len(self))
 
     def request(self, tasks: Mapping[str, Policy], cursor: Cursor) -> ClaimRequest | None:
@@ -123,10 +127,10 @@ class Prefetch:
 
     def refill(self) -> None:
         """Begin started jobs in the free slots, and ask for the start of more once few are left."""
-        while self._started and self._free() > 0:
+        while self._started and self._may_begin(self._started[0][1]):
             claimed_at, claim = self._started.popleft()
             self._begin(claim, claimed_at)
-        if self._waiting and not self._starting and self.pace.is_low(len(self._started)):
+        if self._waiting and not self._starting and self.pace.is_low(self._started_count()):
             self.wake.set()
 
     async def step(self) -> float:
@@ -146,7 +150,7 @@ class Prefetch:
             elif claims is self._starting:
                 self.forget()
             self.refill()
-        oldest = min((each[0][0] for each in (self._started, self._starting, self._waiting) if each), default=None)
+        oldest = self._oldest()
         return 60.0 if oldest is None else max(0.001, oldest + UNSTARTED_LIMIT - self._lease.now())
 
     def doubt(self) -> None:
@@ -189,6 +193,8 @@ class Prefetch:
 
     def return_all(self) -> None:
         """Return all jobs to their queues."""
+        if self._are_threads and not self._lease.is_gone:
+            self._executor.return_unbegun(max(0, self._free()))
         claims = list(self._all())
         self._started, self._starting, self._waiting = deque(), deque(), deque()
         self._return(claims)
@@ -207,20 +213,38 @@ class Prefetch:
         return chain(self._started, self._starting, self._waiting)
 
     def _free(self) -> int:
-        return self._options.concurrency - len(self._executor.running)
+        return self._size - len(self._executor.running) + self._unbegun()
+
+    def _unbegun(self) -> int:
+        """Return how many started jobs wait for a thread, which takes them without the event loop."""
+        return self._executor.unbegun if self._are_threads else 0
+
+    def _started_count(self) -> int:
+        return len(self._started) + self._unbegun()
+
+    def _may_begin(self, claim: Claim) -> bool:
+        if self._are_threads and self._executor.threads_take(claim):
+            return True
+        return self._size > len(self._executor.running) and self._slots.can_start
+
+    def _oldest(self) -> float | None:
+        """Return when the first of these jobs was claimed, those that wait for a thread included."""
+        first = [each[0][0] for each in (self._started, self._starting, self._waiting) if each]
+        unbegun = self._executor.unbegun_since() if self._unbegun() else None
+        return min([*first, *(() if unbegun is None else (unbegun,))], default=None)
 
     def _choose(self) -> None:
         """Choose the jobs that the next write starts, unless those of the last one are still unanswered."""
         if self._starting or not self._waiting or self._returning or self._is_in_doubt or not self._may_start():
             return
         policies = (claim.job.policy for _, claim in self._waiting)
-        number = self.pace.jobs_to_start(policies, free=self._free(), started=len(self._started))
+        number = self.pace.jobs_to_start(policies, free=self._free(), started=self._started_count())
         self._starting = deque(self._waiting.popleft() for _ in range(number))
 
     def _return_old(self) -> None:
         """Return the jobs that have waited for too long: other workers may have free slots."""
-        first = next(self._all(), None)
-        if first is not None and self._lease.now() - first[0] >= UNSTARTED_LIMIT:
+        oldest = self._oldest()
+        if oldest is not None and self._lease.now() - oldest >= UNSTARTED_LIMIT:
             self.pace = self.pace.ended()
             self.return_all()
 

@@ -19,8 +19,8 @@ from holdfast._core.view import RescuedJob
 from holdfast._engine import store_defaults
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
+from holdfast._engine.runners.forked import exits_in_forked_child
 from holdfast._engine.runners.outcomes import captured
-from holdfast._engine.runners.runners import exits_in_forked_child
 from holdfast._engine.service import is_cancelled
 from holdfast._engine.tasks.registry import Registry, TaskDefinition
 from holdfast._engine.worker.lease import WorkerLease

@@ -34,15 +34,33 @@ class Slots:
         return self._options.concurrency
 
     @property
-    def loop_tasks(self) -> dict[str, Policy]:
-        """The tasks whose handlers run on the event loop."""
-        return self._kinds[RunnerKind.LOOP]
+    def kind_ahead(self) -> RunnerKind:
+        """The kind of handlers whose jobs may be claimed ahead of free slots: those on the event loop, if there are any."""
+        return next((kind for kind in RunnerKind if self._runs(kind)), RunnerKind.LOOP)
+
+    @property
+    def tasks_ahead(self) -> dict[str, Policy]:
+        """The tasks of that kind."""
+        return self._kinds[self.kind_ahead]
+
+    @property
+    def size_ahead(self) -> int:
+        """Number of slots for that kind."""
+        runners = {RunnerKind.THREAD: self._options.threads, RunnerKind.PROCESS: self._options.runners}
+        return min(self.size, runners.get(self.kind_ahead, self.size))
+
+    @property
+    def can_start(self) -> bool:
+        """Whether handlers of that kind can be started: no runner process starts for a while after one could not."""
+        return self._pool is None or self.kind_ahead is not RunnerKind.PROCESS or self._pool.free(0) > 0
 
     @property
     def are_mixed(self) -> bool:
-        """Whether there are jobs that cannot be claimed ahead: isolated ones, and handlers that do not run on the event loop."""
-        others = self._kinds[RunnerKind.THREAD], None if self._pool is None else self._kinds[RunnerKind.PROCESS]
-        return any(others) or self._options.isolated is IsolatedJobs.INCLUDE
+        """Whether there are jobs that cannot be claimed ahead: isolated ones, and handlers of another kind."""
+        return sum(map(self._runs, RunnerKind)) > 1 or self._options.isolated is IsolatedJobs.INCLUDE
+
+    def _runs(self, kind: RunnerKind) -> bool:
+        return bool(self._kinds[kind]) and (kind is not RunnerKind.PROCESS or self._pool is not None)
 
     def free(self) -> int:
         """Return how many jobs of any kind can be started: the free slots of the scarcest kind."""
@@ -57,8 +75,7 @@ class Slots:
         most = max(free.values(), default=0)
         self._is_wide = was_full and not self._is_wide
         asked = [kind for kind in free if free[kind] == most] if self._is_wide else list(free)
-        ours = [kind for kind in RunnerKind if self._kinds[kind] and (kind is not RunnerKind.PROCESS or self._pool is not None)]
-        self.is_for_all = set(ours) <= set(asked)
+        self.is_for_all = {*filter(self._runs, RunnerKind)} <= {*asked}
         tasks = {name: policy for kind in asked for name, policy in self._kinds[kind].items()}
         limit = min((free[kind] for kind in asked), default=0)
         if self._options.most is not None:

@@ -18,8 +18,8 @@ from holdfast._engine.rows.tables import Tables
 from holdfast._engine.runners.current import WORKER
 from holdfast._engine.runners.options import Runners
 from holdfast._engine.runners.pool import RunnerPool
-from holdfast._engine.runners.runners import ThreadRunner
 from holdfast._engine.runners.running import Stop
+from holdfast._engine.runners.threads import ThreadRunner
 from holdfast._engine.service import ERRORS, Service, Signal
 from holdfast._engine.tasks.lifespan import Lifespan
 from holdfast._engine.tasks.registry import Registry, RunnerKind
