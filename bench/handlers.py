@@ -27,6 +27,7 @@ BULK = 5000
 _FILL = """
 import sys
 import bench.handler_tasks
+bench.handler_tasks.loop_app.migrate()
 task = getattr(bench.handler_tasks, sys.argv[1])
 for start in range(0, int(sys.argv[2]), {bulk}):
     task.enqueue_many([{{"number": number}} for number in range(start, start + {bulk})])
