@@ -102,8 +102,8 @@ class PasteShop:
             return session.execute(sql).fetchall()
 
     def freeze_a_crew_that_holds(self, table: str) -> Frozen:
-        """Freeze a new supervisor and its worker, which has one run at a time; the other crews do all other runs."""
-        crew = self.ships.crew("--concurrency", "1")
+        """Freeze a new supervisor and its worker, which has one run at a time and claims none ahead; the other crews do all other runs."""
+        crew = self.ships.crew("--concurrency", "1", "--prefetch", "0")
         return until(lambda: self.freeze(crew, table), within=START)
 
     def freeze(self, crew: Crew, table: str) -> Frozen | None:

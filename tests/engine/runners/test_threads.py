@@ -218,13 +218,14 @@ async def test_an_exit_out_of_a_thread_reaches_its_job_only() -> None:
     assert asyncio.get_running_loop().is_running()
 
 
-async def test_calls_that_no_thread_took_end_when_the_threads_are_closed() -> None:
+async def test_calls_that_no_thread_took_end_when_the_threads_are_closed_and_later_ones_at_once() -> None:
     held, threads = Held(), ThreadRunner(1)
     context = cast(JobContext, SimpleNamespace(mark_cancelled=lambda: None, saw_cancellation=False))
     calls = [asyncio.ensure_future(threads.run_call(context, held.wait_here)) for _ in range(3)]
     await until(held.come.is_set)
     threads.close()
+    calls.append(asyncio.ensure_future(threads.run_call(context, held.wait_here)))
     held.set()
     await asyncio.wait(calls)
-    assert [call.cancelled() for call in calls] == [False, True, True]
+    assert [call.cancelled() for call in calls] == [False, True, True, True]
     assert threads.unbegun == 0

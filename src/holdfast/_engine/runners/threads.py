@@ -90,7 +90,7 @@ class ThreadRunner:
         self._home: tuple[asyncio.AbstractEventLoop, Context] | None = None
         self._look: asyncio.TimerHandle | None = None
         self._pause = LOOK
-        self._is_watched = self._is_notified = False
+        self._is_watched = self._is_notified = self._is_closed = False
         self.unbegun = 0
         """Number of calls of which the event loop does not know yet that they have begun."""
 
@@ -115,7 +115,10 @@ class ThreadRunner:
         return value
 
     def add(self, work: Work) -> None:
-        """Make the call in a thread, behind those that wait for one."""
+        """Make the call in a thread, behind those that wait for one. Once the threads are closed it is not made."""
+        if self._is_closed:
+            asyncio.get_running_loop().call_soon(work.ended, None)
+            return
         if self._home is None:
             self._home = asyncio.get_running_loop(), copy_context()
         self.unbegun += 1
@@ -139,6 +142,7 @@ class ThreadRunner:
 
     def close(self) -> None:
         """Make no more calls; do not wait for those that run."""
+        self._is_closed = True
         with self._lock:
             left = [*self._waiting]
             self._waiting.clear()
