@@ -134,6 +134,7 @@ def test_jobs_are_cancelled_and_run_again(folder: Path) -> None:
 
 def test_an_id_that_does_not_exist_fails(folder: Path) -> None:
     unknown = "01a1f8b1-ee66-738d-b504-41402640ee47"
+    run("migrate", "shop")
     done = run("jobs", "cancel", unknown, "--app", "shop")
     assert (done.exit_code, done.stdout.splitlines()[1]) == (1, f"{unknown}\tunknown")
     done = run("jobs", "show", unknown, "--app", "shop", "--json")

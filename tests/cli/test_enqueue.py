@@ -87,6 +87,7 @@ def test_without_an_app_the_command_names_all_ways(words: list[str]) -> None:
 def test_a_url_is_enough_for_commands_that_need_no_task(folder: Path, command: str) -> None:
     done = run(command)
     assert (done.exit_code, "pass --app module:app or --url sqlite:///jobs.db, or set" in done.stderr) == (2, True)
+    assert run("migrate", "--url", url(folder)).exit_code == 0
     done = run(command, "--url", url(folder))
     assert (done.exit_code, "has no tasks" in done.stdout) == (0, False)
     done = run(command, "shop", "--url", url(folder))
@@ -133,6 +134,7 @@ def test_a_wrong_line_is_named_and_nothing_is_enqueued(folder: Path, line: str, 
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith("error: many.jsonl, line 2")
     assert problem in done.stderr
+    run("migrate", "shop")
     assert payloads() == []
 
 

@@ -51,6 +51,7 @@ def golden(text: str) -> list[list[str]]:
 
 def test_a_store_without_failures_has_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "print_table", lambda *table, empty: click.echo(empty))  # as on a terminal
+    run("migrate", "shop")
     done = run("errors", "list")
     assert (done.stdout, done.stderr) == ("no job has failed\n", "")
     assert answer("errors", "list") == {"groups": [], "kinds": 0, "looked_at": 0, "back_to": None}

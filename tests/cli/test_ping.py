@@ -51,6 +51,7 @@ def test_only_those_named_are_waited_for() -> None:
 
 
 def test_a_silent_worker_and_no_worker_at_all_are_failures(folder: Path) -> None:
+    run("migrate", "shop")
     done = run("workers", "ping", "--app", "shop")
     assert (done.exit_code, done.stdout) == (1, "worker\tanswer\tafter\n")
     enqueue()

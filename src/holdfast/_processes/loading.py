@@ -37,6 +37,12 @@ def load_app(target: str) -> App:
     raise ConfigurationError([f"{name}:{attribute} {wrong}; {remedy}"])
 
 
+def _missing_file(url: str) -> str | None:
+    """Return the file of a SQLite store if its folder exists and it does not; opening it would make an empty one."""
+    scheme, _, path = url.partition(":///")
+    return path if scheme == "sqlite" and Path(path).parent.is_dir() and not os.path.lexists(path) else None
+
+
 def _is_dotted(name: str) -> bool:
     return all(part.isidentifier() for part in name.split("."))
 
@@ -49,8 +55,11 @@ def _import(name: str) -> ModuleType:
 
 
 @contextmanager
-def opened(target: str | None, url: str | None = None) -> Iterator[App]:
-    """Open the App that ``--app`` or ``--url`` names, else ``HOLDFAST_APP`` or ``HOLDFAST_URL``, and close it in the end."""
+def opened(target: str | None, url: str | None = None, *, makes: bool = False) -> Iterator[App]:
+    """Open the App that ``--app`` or ``--url`` names, else ``HOLDFAST_APP`` or ``HOLDFAST_URL``, and close it in the end.
+
+    ``makes``: a store that does not exist may be made. Without it, a file that does not exist is a ``ConfigurationError``.
+    """
     if target and url:
         raise ConfigurationError(["--app and --url: use one of them"])
     if not target and not url:
@@ -60,6 +69,8 @@ def opened(target: str | None, url: str | None = None) -> Iterator[App]:
             ["no store: pass --app module:app or --url sqlite:///jobs.db, or set HOLDFAST_APP or HOLDFAST_URL"]
         )
     app = load_app(target) if target else App(url)
+    if not makes and (missing := _missing_file(app.settings.url)):
+        raise ConfigurationError([f"{missing} does not exist: the first enqueue, worker or `holdfast migrate` makes it"])
     try:
         yield app
     finally:

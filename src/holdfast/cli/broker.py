@@ -69,7 +69,7 @@ def broker(
 
     listening = Listening.of(listen, tls_cert, tls_key, client_ca, is_open=tokens is None, advertised=advertise)
     authenticate = None if tokens is None else Tokens.read(tokens)
-    with opened(target, url) as app:
+    with opened(target, url, makes=True) as app:
         if app.settings.url.partition("://")[0] in BUCKETS:
             listening.require_address()
         _serve(app, listening, authenticate, rate)

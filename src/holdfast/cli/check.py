@@ -31,7 +31,7 @@ def check(context: click.Context, target: str | None, url: str | None, as_json: 
     from holdfast.cli.remedies import here
 
     name = target or (None if url else os.environ.get("HOLDFAST_APP"))
-    with opened(target, url) as app:
+    with opened(target, url, makes=name is not None) as app:
         findings = [structs.replace(each, remedy=here(each.remedy)) for each in (*_of_workers(app, name), *app.check())]
     if as_json:
         print_json(findings)

@@ -36,7 +36,7 @@ def copy(source: str, destination: str, queues: tuple[str, ...], wait: float | N
     from holdfast.cli.output import print_json
     from holdfast.sync import PORTAL
 
-    with _opened(source, "--from") as ours, _opened(destination, "--to") as theirs:
+    with _opened(source, "--from") as ours, _opened(destination, "--to", makes=True) as theirs:
         here, there = environment_of(ours), environment_of(theirs)
         copying = Copying(
             here.store,
@@ -58,13 +58,13 @@ def copy(source: str, destination: str, queues: tuple[str, ...], wait: float | N
 
 
 @contextmanager
-def _opened(place: str, option: str) -> "Iterator[App]":
+def _opened(place: str, option: str, *, makes: bool = False) -> "Iterator[App]":
     from holdfast._processes.loading import opened
 
     if place.startswith("memory://"):
         raise click.UsageError(f"{option} {place}: jobs in memory end with this command; name a store such as sqlite:///jobs.db")
     is_url = "://" in place
-    with opened(None if is_url else place, place if is_url else None) as app:
+    with opened(None if is_url else place, place if is_url else None, makes=makes) as app:
         yield app
 
 

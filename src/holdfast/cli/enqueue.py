@@ -144,7 +144,7 @@ def enqueue(
     if many is not None and (given.payload is not None or wait is not None or options["unique_key"] is not None):
         raise click.UsageError("--many: it goes with no PAYLOAD, no --unique-key and no --wait")
     payload = None if many is not None else _bytes_of(given.payload)
-    with opened(target) as app:
+    with opened(target, makes=True) as app:
         order = _order(app, target, given.task, **options, headers=dict(headers) or None, delay=delay, run_at=run_at)
         if many is not None:
             _enqueue_many(order, many)

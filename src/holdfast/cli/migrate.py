@@ -13,7 +13,7 @@ def migrate(target: str | None, url: str | None, with_roles: bool) -> None:
     """Bring the store's schema up to date."""
     from holdfast._processes.loading import opened
 
-    with opened(target, url) as app:
+    with opened(target, url, makes=True) as app:
         before, after = app.migrate()
         click.echo(f"schema {after}, up to date already" if before == after else f"schema {before} became {after}")
         if with_roles:

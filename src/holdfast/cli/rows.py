@@ -39,7 +39,7 @@ def list_rows(names: tuple[str, ...], target: str | None, as_json: bool) -> None
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json, print_table, span
 
-    with opened(_target(target)) as app:
+    with opened(_target(target), makes=True) as app:
         found = [_standing(each) for each in _chosen(app, names)]
     if as_json:
         print_json(found)
@@ -64,7 +64,7 @@ def reset(names: tuple[str, ...], dry_run: bool, yes: bool, target: str | None, 
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json, print_table
 
-    with opened(_target(target)) as app:
+    with opened(_target(target), makes=True) as app:
         chosen = _chosen(app, names)
         stuck = {each.name: each.states().stuck for each in chosen}
         if not dry_run and any(stuck.values()):
@@ -89,7 +89,7 @@ def indexes(names: tuple[str, ...], create: bool, target: str | None, as_json: b
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json, print_table
 
-    with opened(_target(target)) as app:
+    with opened(_target(target), makes=True) as app:
         chosen = _chosen(app, names)
         found = {each.name: each.create_indexes() if create else _missing(each) for each in chosen}
     if as_json:

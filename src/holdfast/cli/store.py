@@ -139,5 +139,5 @@ def _of_store(target: str | None, url: str | None, act: "Callable[[HasObjects], 
     from holdfast.app import environment_of
     from holdfast.sync import PORTAL
 
-    with opened(target, url) as app:
+    with opened(target, url, makes=True) as app:
         return PORTAL.run(act(objects_of(environment_of(app).store)))

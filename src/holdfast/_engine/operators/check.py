@@ -34,11 +34,14 @@ PAUSE: Final = 0.25
 
 
 async def check(store: Store, settings: Settings, registry: Registry) -> tuple[Check, ...]:
-    """Check the settings, the tasks, the store and its workers; a store that cannot be reached is one finding."""
+    """Check the settings, the tasks, the store and its workers; a store that cannot be reached is one finding.
+
+    Of a store that a worker has yet to make or to migrate it reads nothing more: that would do it.
+    """
     own = _of_app(settings, registry, store)
     try:
         found = await store.check()
-        if any(each.level == "error" for each in found):
+        if any(each.level == "error" or (each.name == "schema" and each.level == "warning") for each in found):
             return (*own, *found)
         alive = [worker for worker in await store.workers() if worker.end is None and worker.overdue < 0]
         waiting, queues = await waiting_tasks(store), await store.queues(MOST_COUNTED)
