@@ -25,7 +25,14 @@ NOW = datetime(2030, 1, 1, 12, 0, 0, tzinfo=UTC)
 PROCESS = ProcessIdentity("web1", 7)
 
 
-def worker(name: str = "web1-7-aa", *, overdue: float = -5.0, holds: int = 0, tasks: tuple[str, ...] = ("mail",)) -> LeaseView:
+def worker(
+    name: str = "web1-7-aa",
+    *,
+    overdue: float = -5.0,
+    holds: int = 0,
+    tasks: tuple[str, ...] = ("mail",),
+    queues: tuple[str, ...] = (),
+) -> LeaseView:
     return LeaseView(
         id=UUID(int=1),
         worker=name,
@@ -36,6 +43,7 @@ def worker(name: str = "web1-7-aa", *, overdue: float = -5.0, holds: int = 0, ta
         age=60.0,
         holds=holds,
         tasks=tasks,
+        queues=queues,
     )
 
 
@@ -173,6 +181,14 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
         "Jobs of render_v2 wait, and no live worker knows that task.",
         "start a worker whose code has it; its jobs: holdfast jobs list --task render_v2",
     ),
+    "queue that no worker serves": (
+        {
+            "workers": [worker(queues=("mail",))],
+            "queues": [queue("mail", 3), queue("mial", 1), queue("empty", 0)],
+        },
+        "No live worker serves the queue mial, and one job waits.",
+        "start one: holdfast worker MODULE:APP --queues mial",
+    ),
     "held": (
         {"workers": [worker()], "held": [held("charge"), held("charge"), held("mail")]},
         "Three jobs (charge, mail) are held until you decide.",
@@ -185,7 +201,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "paused queue": (
         {
-            "workers": [worker()],
+            "workers": [worker(queues=("mail",))],
             "queues": [queue("imports", 1204, paused=timedelta(hours=2)), queue("empty", 0, paused=timedelta())],
         },
         "The queue imports has been paused for 2 h, and 1204 jobs wait.",

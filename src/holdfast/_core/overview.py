@@ -15,6 +15,7 @@ from holdfast._core.durations import in_words
 from holdfast._core.error_groups import ErrorList
 from holdfast._core.job import RescueReason, State
 from holdfast._core.limits import LimitView, Scope, ScopeKind
+from holdfast._core.queue_names import unserved
 from holdfast._core.schedule import ScheduleView
 from holdfast._core.story_words import counted
 from holdfast._core.view import JobView
@@ -51,6 +52,7 @@ class NeedKind(StrEnum):
     NO_WORKER = "no_worker"
     SILENT_WORKER = "silent_worker"
     LOST_WORKER = "lost_worker"
+    UNSERVED_QUEUE = "unserved_queue"
     NEW_ERROR = "new_error"
     UNKNOWN_TASK = "unknown_task"
     HELD = "held"
@@ -113,6 +115,7 @@ def needs_of(seen: Overview) -> tuple[Need, ...]:
         *_without_worker(seen, live),
         *(_silent(worker) for worker in silent),
         *_lost(seen),
+        *_unserved(seen, live),
         *_new_errors(seen),
         *_unknown(seen, live),
         *_held(seen),
@@ -153,6 +156,14 @@ def _lost(seen: Overview) -> Iterator[Need]:
         now = ", ".join(f"{count} {state}" for state, count in Counter(job.state.value for job in jobs).most_common())
         step = f"look at the machine {machine}; the jobs, now {now}: holdfast jobs list --rescued"
         yield Need(NeedKind.LOST_WORKER, text, step, machine)
+
+
+def _unserved(seen: Overview, live: Sequence[LeaseView]) -> Iterator[Need]:
+    for queue in unserved(seen.queues, live):
+        number = queue.counts[State.AVAILABLE]
+        text = f"No live worker serves the queue {queue.name}, and {counted(number, 'job')} {_wait(number)}."
+        step = f"start one: holdfast worker MODULE:APP --queues {quote(queue.name)}"
+        yield Need(NeedKind.UNSERVED_QUEUE, text, step, queue.name)
 
 
 def machine_of(worker: str) -> str:

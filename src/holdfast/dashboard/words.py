@@ -52,6 +52,7 @@ NEED_GLYPHS: Final[Mapping[NeedKind, tuple[str, str, str]]] = {
     NeedKind.NO_WORKER: ("workers", "failed", "/workers"),
     NeedKind.SILENT_WORKER: ("silent", "failed", "/workers"),
     NeedKind.LOST_WORKER: ("rescued", "rescued", "/jobs?rescued=yes"),
+    NeedKind.UNSERVED_QUEUE: ("blocked", "waiting", "/queues/{}"),
     NeedKind.NEW_ERROR: ("failed", "failed", "/errors/{}"),
     NeedKind.UNKNOWN_TASK: ("blocked", "waiting", "/jobs?task={}"),
     NeedKind.HELD: ("held", "held", "/jobs?state=held"),

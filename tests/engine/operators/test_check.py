@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from msgspec import structs
 
 from holdfast import App, RecoverySwitches
 from holdfast._core.answers import Check
@@ -69,6 +70,16 @@ def test_tasks_that_no_live_worker_knows_are_named_with_a_remedy(app: App) -> No
     assert (elsewhere.remedy, own.remedy) == ("start a worker that has its code", "restart the workers, which have older code")
     (worker,) = findings(app, "workers")
     assert (worker.level, worker.message) == ("ok", f"1 alive: {LEASE.worker}")
+
+
+def test_a_queue_with_due_jobs_that_no_live_worker_serves_is_named(app: App) -> None:
+    mail = app.task(queue="mial")(repair)
+    mail.enqueue()
+    mail.options(queue="later", delay="1h").enqueue()
+    assert findings(app, "queues") == []
+    run(app._connections.store.open_lease(structs.replace(LEASE, queues=("mail", "default"))))
+    messages = [each.message for each in findings(app, "queues") if "serves" in each.message]
+    assert messages == ["1 due in mial, and no live worker serves this queue"]
 
 
 def test_paused_queues_are_named(app: App) -> None:

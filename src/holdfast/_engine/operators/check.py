@@ -10,7 +10,7 @@ from uuid import UUID
 from holdfast._core.answers import Check, LeaseView, QueueView
 from holdfast._core.job import State
 from holdfast._core.queue_counts import MOST_COUNTED
-from holdfast._core.queue_names import sentence, unseen
+from holdfast._core.queue_names import sentence, unseen, unserved
 from holdfast._core.schedule import ScheduleList, Source, declaration
 from holdfast._core.transport_url import server_of_hints
 from holdfast._engine.operators.check_limits import check_limits
@@ -52,7 +52,7 @@ async def check(store: Store, settings: Settings, registry: Registry) -> tuple[C
         remedy = "restore a backup" if isinstance(error, StoreDamaged) else "check that the store is running and reachable"
         return (*own, Check("error", "store", str(error), remedy))
     of_jobs = (_of_workers(alive, waiting), *_of_tasks(alive, waiting, registry), *_of_queues(queues))
-    of_jobs += (*_of_unseen_queues(alive, queues, registry),)
+    of_jobs += (*_of_unserved_queues(alive, queues), *_of_unseen_queues(alive, queues, registry))
     return (*own, *found, *of_jobs, *limits, *left, *_of_schedules(schedules, alive))
 
 
@@ -148,6 +148,12 @@ def _of_queues(queues: Sequence[QueueView]) -> Iterator[Check]:
             count = sum(queue.counts.get(state, 0) for state in (State.AVAILABLE, State.SCHEDULED))
             message = f"{queue.name} is paused since {queue.paused_at:%Y-%m-%d %H:%M:%S} UTC; waiting jobs: {count}"
             yield Check("warning", "queues", message, f"`holdfast queues resume {quote(queue.name)}`")
+
+
+def _of_unserved_queues(alive: Sequence[LeaseView], queues: Sequence[QueueView]) -> Iterator[Check]:
+    for queue in unserved(queues, alive):
+        message = f"{queue.counts[State.AVAILABLE]} due in {queue.name}, and no live worker serves this queue"
+        yield Check("warning", "queues", message, f"start one: `holdfast worker module:app --queues {quote(queue.name)}`")
 
 
 def _of_unseen_queues(alive: Sequence[LeaseView], queues: Sequence[QueueView], registry: Registry) -> Iterator[Check]:
