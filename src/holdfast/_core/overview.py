@@ -218,10 +218,14 @@ def _paused(seen: Overview) -> Iterator[Need]:
             yield Need(NeedKind.PAUSED_QUEUE, text, f"{first}: holdfast queues resume {quote(queue.name)}", queue.name)
 
 
+def pause_of(queue: str, pauses: Sequence[AuditEntry]) -> AuditEntry | None:
+    """Return the newest recorded pause of a queue. ``pauses``: newest first."""
+    return next((each for each in pauses if queue in _Paused.of(each.selector).queues), None)
+
+
 def paused_by(queue: str, pauses: Sequence[AuditEntry]) -> str:
     """Return who paused a queue and why, as far as it is recorded: empty, or ' by anna (a release)'."""
-    found = next((each for each in pauses if queue in _Paused.of(each.selector).queues), None)
-    if found is None:
+    if (found := pause_of(queue, pauses)) is None:
         return ""
     return f" by {found.who}" + (f" ({found.reason})" if found.reason else "")
 

@@ -134,7 +134,8 @@ def _of_tasks(alive: Sequence[LeaseView], waiting: Sequence[str], registry: Regi
     for task in waiting:
         is_ours = registry.get(task) is not None
         if alive and task not in known:
-            remedy = "restart the workers, which have older code" if is_ours else "start a worker that has its code"
+            code = f"imports the code of {task}, or a newer release of it" if is_ours else "has its code"
+            remedy = f"start a worker that {code}"
             yield Check("warning", "tasks", f"jobs of {task} wait, and no live worker knows it", remedy)
         elif not alive and not is_ours and registry.names():
             yield Check(
