@@ -226,6 +226,19 @@ def test_queues_are_paused_resumed_and_emptied(folder: Path) -> None:
     assert json.loads(run("jobs", "counts", "--json").stdout)["running"] == 1
 
 
+def test_who_paused_a_queue_and_why_is_listed_and_explained(folder: Path) -> None:
+    job = enqueue()
+    run("queues", "pause", "default", "--because", "a release")
+    (queue,) = answer("queues", "list")
+    assert queue["paused_because"] == "a release"
+    why = f" by {queue['paused_by']} (a release)"
+    assert queue["paused_at"][11:19] + f"Z{why}\t" in run("queues", "list").stdout
+    assert answer("jobs", "explain", job)["causes"][0]["message"] == f"its queue default is paused{why}"
+    run("queues", "resume", "default")
+    (queue,) = answer("queues", "list")
+    assert (queue["paused_by"], queue["paused_because"]) == (None, None)
+
+
 def test_lists_and_selectors_take_the_same_conditions() -> None:
     chosen = enqueue()
     App(url(Path.cwd())).enqueue("other", n=1)

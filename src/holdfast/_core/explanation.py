@@ -46,6 +46,7 @@ def explain(
     job: JobRecord,
     *,
     is_paused: bool,
+    paused_by: str = "",
     workers: Workers,
     now: datetime,
     limits: Sequence[LimitView] = (),
@@ -53,6 +54,7 @@ def explain(
     workflow: WorkflowView | None = None,
 ) -> Explanation:
     """Return the causes of a job's state. ``limits``: those that count the job; ``lane``: the lane in which it waits.
+    ``paused_by``: the recorded name and reason of its queue's pause, such as " by anna (a release)".
 
     ``workflow``: the one it belongs to; needed of a job that waits for others of it, is held by its pause, or ended because of them.
     """
@@ -67,7 +69,7 @@ def explain(
         case Place.ACTIVE:
             causes = _of_active(job, workers)
         case Place.PENDING:
-            causes = _of_pending(job, is_paused, workers, now)
+            causes = _of_pending(job, is_paused, paused_by, workers, now)
             if job.state is State.AVAILABLE:
                 causes = _of_turns(causes, job, workers, now, limits=limits, lane=lane)
     summary = causes[0].message if causes else "it is due and a worker has a free slot: it starts within a poll"
@@ -125,7 +127,7 @@ def _of_active(job: JobRecord, workers: Workers) -> tuple[Cause, ...]:
     return (Cause(Code.NO_LIVE_WORKER, f"its worker {job.worker} {silent}", back),)
 
 
-def _of_pending(job: JobRecord, is_paused: bool, workers: Workers, now: datetime) -> tuple[Cause, ...]:
+def _of_pending(job: JobRecord, is_paused: bool, paused_by: str, workers: Workers, now: datetime) -> tuple[Cause, ...]:
     if job.state is State.HELD and job.held_for is HeldFor.STEPS:
         return (_of_changed_code(job, Code.HELD),)
     if job.state is State.HELD:
@@ -139,7 +141,9 @@ def _of_pending(job: JobRecord, is_paused: bool, workers: Workers, now: datetime
         again = f"enqueue it again with a longer expires_in, or `holdfast jobs delete {job.id}`"
         causes.append(Cause(Code.EXPIRED, f"it expired at {clock(job.expires_at)} before a worker started it", again))
     if is_paused:
-        causes.append(Cause(Code.PAUSED, f"its queue {job.queue} is paused", f"`holdfast queues resume {quote(job.queue)}`"))
+        causes.append(
+            Cause(Code.PAUSED, f"its queue {job.queue} is paused{paused_by}", f"`holdfast queues resume {quote(job.queue)}`")
+        )
     if job.state is State.SCHEDULED:
         again = f", after {job.failures + job.crashes} tries that ended badly" if job.failures + job.crashes else ""
         sooner = f"wait, or `holdfast jobs reschedule {job.id} --delay 0s` makes it due now"

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import structs
 
 from holdfast.cli.audit import audited_with_reason
 from holdfast.cli.completions import complete_queue
@@ -10,7 +11,11 @@ from holdfast.cli.options import JSON, KEY_WEIGHT, store_options
 from holdfast.cli.selection import confirm
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast._core.answers import QueueView
+    from holdfast._core.audit import AuditEntry
+    from holdfast.app import App
 
 NAMES = click.argument("names", metavar="QUEUE...", nargs=-1, required=True, shell_complete=complete_queue)
 
@@ -32,12 +37,13 @@ def list_queues(target: str | None, url: str | None, as_json: bool) -> None:
 
     with opened(target, url) as app:
         found = app.queues.list()
+        pauses = _pauses(app) if any(queue.paused_at for queue in found) else ()
     if as_json:
-        print_json(found)
+        print_json([structs.asdict(queue) | _pause_of(queue, pauses) for queue in found])
         return
     rows = [
         (
-            *(queue.name, _condition(queue), *(count_text(queue, state) for state in State)),
+            *(queue.name, _condition(queue, pauses), *(count_text(queue, state) for state in State)),
             *(queue.settings.priority, queue.settings.weight),
             ", ".join(f"{key}={weight}" for key, weight in sorted(queue.settings.key_weights.items())),
         )
@@ -159,5 +165,25 @@ def _pause(names: tuple[str, ...], target: str | None, url: str | None, *, is_pa
             click.echo(f"queue {name} {'paused' if is_paused else 'resumed'}")
 
 
-def _condition(queue: "QueueView") -> str:
-    return "open" if queue.paused_at is None else f"paused since {queue.paused_at:%Y-%m-%d %H:%M:%S}Z"
+def _pauses(app: "App") -> "Sequence[AuditEntry]":
+    from holdfast.errors import Unsupported
+
+    try:
+        return app.audit.list(action="pause")
+    except Unsupported:
+        return ()
+
+
+def _pause_of(queue: "QueueView", pauses: "Sequence[AuditEntry]") -> dict[str, str | None]:
+    from holdfast._core.overview import pause_of
+
+    found = None if queue.paused_at is None else pause_of(queue.name, pauses)
+    return {"paused_by": None if found is None else found.who, "paused_because": None if found is None else found.reason}
+
+
+def _condition(queue: "QueueView", pauses: "Sequence[AuditEntry]") -> str:
+    from holdfast._core.overview import paused_by
+
+    if queue.paused_at is None:
+        return "open"
+    return f"paused since {queue.paused_at:%Y-%m-%d %H:%M:%S}Z{paused_by(queue.name, pauses)}"

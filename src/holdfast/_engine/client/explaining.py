@@ -4,18 +4,21 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from holdfast._core.answers import LeaseView, QueueView
+from holdfast._core.audit import AuditFilter
 from holdfast._core.explanation import Explanation, WorkerFacts, explain, waits_for_workflow
 from holdfast._core.job import State
 from holdfast._core.lane_cause import LaneFacts
 from holdfast._core.limits import CountedBy, LimitView
 from holdfast._core.member_causes import BECAUSE_OF_OTHERS
+from holdfast._core.overview import paused_by
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import JobFilter
 from holdfast._core.workflow_view import WorkflowView
-from holdfast._engine.store_defaults import limits, offers, workflows
+from holdfast._engine.store_defaults import auditing, has_audit, limits, offers, workflows
 from holdfast._ports.limits import Limits
 from holdfast._ports.store import Store
 
+PAUSES = AuditFilter(action="pause")
 LOOKED = 500
 """The most jobs of a lane, and the most of the newest jobs, that an explanation looks at."""
 
@@ -30,7 +33,8 @@ async def explained(store: Store, job: JobRecord, now: datetime) -> Explanation:
     lane = await lane_facts(store, job, queues) if is_due and workers else None
     workflow = await workflow_of(store, job)
     is_paused = job.queue in paused
-    return explain(job, is_paused=is_paused, workers=workers, now=now, limits=counted, lane=lane, workflow=workflow)
+    by = paused_by(job.queue, await auditing(store).audits(PAUSES)) if is_paused and has_audit(store) else ""
+    return explain(job, is_paused=is_paused, paused_by=by, workers=workers, now=now, limits=counted, lane=lane, workflow=workflow)
 
 
 async def workflow_of(store: Store, job: JobRecord) -> WorkflowView | None:
