@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from holdfast._engine.tasks.imports import attribute_of, import_module
+from holdfast._processes.reaching import announcing_outage
 from holdfast.app import App
 from holdfast.errors import ConfigurationError
 
@@ -72,6 +73,7 @@ def opened(target: str | None, url: str | None = None, *, makes: bool = False) -
     if not makes and (missing := _missing_file(app.settings.url)):
         raise ConfigurationError([f"{missing} does not exist: the first enqueue, worker or `holdfast migrate` makes it"])
     try:
-        yield app
+        with announcing_outage(app.settings.url):
+            yield app
     finally:
         app.close()
