@@ -10,7 +10,7 @@ from holdfast._core.addresses import addresses_of
 from holdfast._engine.retry import GIVE_UP
 from holdfast.settings import public_url
 
-PATIENCE = 1.5
+ANSWERS_WITHIN = 1.5
 """Seconds for which a server may not answer."""
 
 
@@ -29,7 +29,7 @@ def announcing_outage(url: str) -> Iterator[None]:
 def _try(addresses: Sequence[tuple[str, int]], name: str, ended: threading.Event) -> None:
     for address in addresses:
         try:
-            socket.create_connection(address, PATIENCE / len(addresses)).close()
+            socket.create_connection(address, ANSWERS_WITHIN / len(addresses)).close()
         except (OSError, ValueError):
             continue
         return
