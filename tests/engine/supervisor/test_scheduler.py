@@ -245,6 +245,9 @@ def test_a_store_without_schedules_is_left_alone() -> None:
     run(story)
 
 
+nightly = App("memory://").task(name="x", unique_by=(), unique_for="20h")(lambda: None)
+
+
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
@@ -252,6 +255,7 @@ def test_a_store_without_schedules_is_left_alone() -> None:
         (lambda: declare(every("1m"), load.bind("x"), name="a b"), "name"),
         (lambda: declare("1m", load.bind("x")), "no time"),  # type: ignore[arg-type]
         (lambda: declare(every("1m"), load.options(unique_key="k").bind("x")), "unique_key"),
+        (lambda: declare(every("1m"), nightly.bind()), r"x: the jobs .* not keep the unique_by of x: schedule a task without"),
         (lambda: declare(every("1m"), load.bind("x"), catch_up="some"), "catch_up"),  # type: ignore[arg-type]
         (lambda: declare(every("1m"), load.bind("x"), catch_up=1001), "catch_up"),
         (lambda: declare(every("1m"), load.bind("x"), overlap="both"), "overlap"),  # type: ignore[arg-type]

@@ -73,6 +73,9 @@ def declare(
     for option in ("unique_key", "unique_by", "run_at", "within", "after"):
         if getattr(options, option) is not None:
             problems.append(f"schedule {called}: {option} does not fit a schedule: each tick has its own job; leave it out")
+    if job.task.definition.unique_by is not None:
+        remedy = f"schedule a task without unique_by, whose code enqueues {job.task.name}"
+        problems.append(f"schedule {called}: the jobs of ticks would not keep the unique_by of {job.task.name}: {remedy}")
     most = _CATCH_UPS.get(catch_up) if isinstance(catch_up, str) else catch_up
     if type(most) is not int or not 0 <= most <= MOST_COUNTED:
         problems.append(f"schedule {called}: catch_up={catch_up!r}: use 'last', 'none', 'all', or a number up to {MOST_COUNTED}")
