@@ -16,6 +16,11 @@ def test_a_worker_process_needs_neither_click_nor_rich() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_the_package_is_the_command_where_no_script_of_it_is_on_the_path() -> None:
+    done = subprocess.run([sys.executable, "-m", "holdfast", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("holdfast, version ")
+
+
 def test_defaults_and_an_explicit_concurrency() -> None:
     worker = ProcessOptions.of(None, None, "info", "text").worker
     assert (worker.concurrency, worker.threads, worker.queues) == (100, min(32, 4 * (os.cpu_count() or 1)), None)
