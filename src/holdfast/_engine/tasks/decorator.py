@@ -10,6 +10,7 @@ from holdfast._core.limits import Limit
 from holdfast._core.policy import Backoff, ChangePolicy, CrashPolicy
 from holdfast._core.uniqueness import UniqueUntil
 from holdfast._core.view import RescuedJob
+from holdfast._engine.tasks.celery_names import unknown_options
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.registry import Errors, define
 from holdfast._engine.tasks.task import Task
@@ -101,9 +102,8 @@ class TaskRegistrar(ABC):
         """
 
         known = set(inspect.signature(define).parameters) - {"function"}
-        if unknown := sorted(set(options) - known):
-            there_are = f"there are {', '.join(sorted(known))}"
-            raise ConfigurationError([f"app.task has no option {name!r}; {there_are}" for name in unknown])
+        if problems := unknown_options("app.task", options, known):
+            raise ConfigurationError(problems)
 
         def register(handler: Callable[..., Any]) -> Task[..., Any, ...]:
             return self._register(handler, options)

@@ -18,6 +18,7 @@ from holdfast._engine.client.handle import Handle, handles_of, id_of
 from holdfast._engine.client.within import aenqueue_within, enqueue_within
 from holdfast._engine.tasks.after import Join, Parent, When
 from holdfast._engine.tasks.around_enqueue import enqueued_within
+from holdfast._engine.tasks.celery_names import missing, with_hints
 from holdfast._engine.tasks.option_problems import OnDuplicate
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.output import NotAnArgument, references_in
@@ -137,6 +138,12 @@ class TaskWithOptions(Generic[Returned, Payload, Value]):
 
     def __init__(self, task: "Task[..., Returned, ..., Value]", options: Options) -> None:
         self._task, self._options = task, options
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Name what does it here, for a method of Celery's tasks."""
+            raise AttributeError(missing(type(self).__name__, name), name=name, obj=self)
 
     def bind(self, *args: Payload.args, **kwargs: Payload.kwargs) -> PreparedJob[Returned]:
         """Check the payload now, for ``job.enqueue`` and for code that enqueues later."""
@@ -287,6 +294,7 @@ class Task(TaskWithOptions[Returned, Payload, Value], Generic[Call, Returned, Pa
             id_of(id), self.definition.queue, connections_of(self).client, created=False, read=self.definition.read_result
         )
 
+    @with_hints
     def options(  # size: two lines for each option
         self,
         *,
