@@ -1,9 +1,12 @@
 """Why a job of a workflow waits, is held or has ended: because of others, of a pause, or of an operator's decision that is missing."""
 
 from collections.abc import Sequence
+from math import inf
+
+from msgspec import structs
 
 from holdfast._core.cause import Cause, Code, clock
-from holdfast._core.job import PLACE_OF, Place, Reason, State
+from holdfast._core.job import PLACE_OF, Failure, Place, Reason, State
 from holdfast._core.record import JobRecord
 from holdfast._core.workflow_view import NodeView, WorkflowView
 
@@ -41,6 +44,16 @@ def ended_cause(job: JobRecord, workflow: WorkflowView) -> Cause:
         return Cause(Code.FINISHED, f"it was cancelled with its workflow {workflow.name}", again)
     why = "others of its workflow did not complete" if job.error is None else job.error.message
     return Cause(Code.FINISHED, f"it {job.state.value}, because {why}", again)
+
+
+def with_first_error(error: Failure, workflow: WorkflowView) -> Failure:
+    """Return the error of a job that did not run because of others, with the error of the first of them that failed by itself."""
+    nodes = [each for each in (*workflow.after, *workflow.nodes) if each.state is State.FAILED and each.error is not None]
+    failed = [each for each in nodes if each.reason not in BECAUSE_OF_OTHERS]
+    if not failed:
+        return error
+    first = min(failed, key=lambda node: inf if node.finished_at is None else node.finished_at.timestamp())
+    return structs.replace(error, message=f"{error.message} ({first.name}: {first.error})")
 
 
 def _of_parents(job: JobRecord, parents: Sequence[NodeView]) -> Cause:

@@ -98,6 +98,28 @@ def test_a_failed_workflow_names_the_nodes_that_did_not_complete() -> None:
     assert raised.value.reason == "DEPENDENCY_FAILED"
 
 
+def test_a_failed_workflow_and_its_nodes_name_the_error_of_the_first_that_failed() -> None:
+    app = new_app()
+
+    @app.task(max_attempts=1)
+    def fetch() -> int:
+        raise ConnectionError("refused")
+
+    @app.task
+    def report(number: int) -> None: ...
+
+    @app.workflow
+    def nightly(w: Workflow) -> None:
+        fetched = w.add(fetch.bind())
+        w.add(report.bind(fetched.output))
+
+    handle = nightly.enqueue()
+    app.run_due()
+    for job in (handle, report.handle(nodes_of(handle)["report"].job)):
+        with pytest.raises(JobFailed, match=r"did not complete \(fetch: ConnectionError: refused\)$"):
+            job.result(timeout=1)
+
+
 @pytest.mark.parametrize("accepted_by", ["workflow", "node", "dependent"])
 def test_the_result_of_a_workflow_that_completed_without_its_returned_node_is_the_failure_of_that_node(accepted_by: str) -> None:
     app = new_app()

@@ -21,7 +21,7 @@ from holdfast._core.steps import MOST_SIGNALS, Signal, SignalAnswer, usable
 from holdfast._core.view import AttemptView, JobView
 from holdfast._engine.client.acting import named
 from holdfast._engine.client.announcement import announce
-from holdfast._engine.client.explaining import explained
+from holdfast._engine.client.explaining import explained, with_cause
 from holdfast._engine.client.following import Following
 from holdfast._engine.client.group_commit import GroupCommit
 from holdfast._engine.client.operator_calls import BATCH as BATCH
@@ -274,13 +274,16 @@ class Client(OperatorCalls):
         while True:
             record = await self._record(job)
             if PLACE_OF[record.state] is Place.FINISHED:
+                if record.state is State.FAILED:
+                    record = await self._retry("flow", partial(with_cause, self._store, record))
                 result = _result(record)
                 if record.member is not None and record.member.inputs and record.member.is_gate:
                     result = await self.output(job)
                 return None if result is None else read(result)
             left = pause if timeout is None else started + timeout - self._clock.monotonic()
             if left <= 0:
-                raise TimeoutError(f"job {job} is still {record.state.value} after {timeout:g} s")
+                see = f"see `holdfast jobs explain {job}`"
+                raise TimeoutError(f"job {job} is still {record.state.value} after {timeout:g} s: {see}")
             await self._clock.sleep(min(pause, left))
             pause = min(pause * 2, RESULT_PAUSES[1])
 

@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from msgspec import structs
+
 from holdfast._core.answers import LeaseView, QueueView
 from holdfast._core.audit import AuditFilter
 from holdfast._core.explanation import Explanation, WorkerFacts, explain, waits_for_workflow
 from holdfast._core.job import State
 from holdfast._core.lane_cause import LaneFacts
 from holdfast._core.limits import CountedBy, LimitView
-from holdfast._core.member_causes import BECAUSE_OF_OTHERS
+from holdfast._core.member_causes import BECAUSE_OF_OTHERS, with_first_error
 from holdfast._core.overview import paused_by
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import JobFilter
@@ -48,6 +50,14 @@ async def workflow_of(store: Store, job: JobRecord) -> WorkflowView | None:
     parents = [parent for parent in found.members[-1].parents if parent not in members]
     rows = [await store.get(parent) for parent in parents[:LOOKED]]
     return WorkflowView.of(found, [row for row in rows if row is not None])
+
+
+async def with_cause(store: Store, job: JobRecord) -> JobRecord:
+    """Return the job; if it failed because of others of its workflow, with the error of the first of them in its own."""
+    if job.state is not State.FAILED or job.error is None or job.reason not in BECAUSE_OF_OTHERS:
+        return job
+    workflow = await workflow_of(store, job)
+    return job if workflow is None else structs.replace(job, error=with_first_error(job.error, workflow))
 
 
 async def limits_of(store: Store, job: JobRecord) -> tuple[LimitView, ...]:
