@@ -113,6 +113,9 @@ def test_a_name_that_is_perhaps_misspelt_is_noted() -> None:
     done = run("queues", "set", "mial", "--weight", "2")
     assert (done.exit_code, done.stderr) == (0, "the queue 'mial' had no jobs and no settings until now: check its name\n")
     assert run("queues", "set", "mail", "--weight", "2").stderr == ""
+    done = run("queues", "pause", "maul", "mail")
+    assert (done.stdout, done.exit_code) == ("queue maul paused\nqueue mail paused\n", 0)
+    assert done.stderr == "the queue 'maul' had no jobs until now, and no task names it: check its name\n"
 
 
 @pytest.mark.parametrize("words", [("queues", "purge", "a b", "--yes"), ("jobs", "list", "--queue", "a b")])

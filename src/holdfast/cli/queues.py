@@ -157,12 +157,20 @@ def _pause(names: tuple[str, ...], target: str | None, url: str | None, *, is_pa
     from holdfast._processes.loading import opened
 
     with opened(target, url) as app:
+        known = _known(app) if is_paused else set(names)
         for name in names:
             if is_paused:
                 app.queues.pause(name)
             else:
                 app.queues.resume(name)
             click.echo(f"queue {name} {'paused' if is_paused else 'resumed'}")
+            if name not in known:
+                click.echo(f"the queue {name!r} had no jobs until now, and no task names it: check its name", err=True)
+
+
+def _known(app: "App") -> set[str]:
+    served = {queue for worker in app.workers.list() for queue in worker.queues}
+    return served | {queue.name for queue in app.queues.list()} | set(app.registry.declared().named)
 
 
 def _pauses(app: "App") -> "Sequence[AuditEntry]":
