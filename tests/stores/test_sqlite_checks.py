@@ -1,5 +1,6 @@
 """A check finds what is wrong with a file before it does harm, and names the remedy."""
 
+import os
 import shutil
 import sqlite3
 from contextlib import closing
@@ -11,7 +12,7 @@ import pytest
 from holdfast._core.answers import Check
 from holdfast._core.job import State
 from holdfast._core.policy import RETENTION_FLOOR, Policy
-from holdfast.stores.sqlite import checks, schema
+from holdfast.stores.sqlite import checks, rights, schema
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contracts.scene import Scene, play
 from tests.stores.support import OnFile, sql, store_on, using
@@ -39,6 +40,20 @@ def test_a_check_makes_no_file(tmp_path: Path) -> None:
     assert (found["schema"].level, found["schema"].message) == ("warning", "there is none yet")
     assert "holdfast migrate" in found["schema"].remedy
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_a_folder_or_a_file_that_may_not_be_written_is_named_with_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    path = tmp_path / "jobs.db"
+    using(store_on(path), lambda store: store.migrate())
+    denied = tmp_path if what == "folder" else path
+    monkeypatch.setattr(os, "access", lambda place, _: place != denied)
+    me = rights.user_name(os.geteuid())
+    found = found_on(path)["file"]
+    assert (found.level, f"the user {me} may not read and write the {what} {denied}" in found.message) == ("error", True)
+    assert found.remedy == f"run as {me}, its owner, or let {me} read and write it"
 
 
 def test_a_check_makes_no_schema(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from holdfast.databases.sqlite.values import micros
 from holdfast.errors import HoldfastError, StoreDamaged
 from holdfast.stores.sqlite import schema
 from holdfast.stores.sqlite.database import StoreDatabase
+from holdfast.stores.sqlite.rights import lacking_right
 from holdfast.stores.sqlite.schema import VERSION
 
 REMEDY = (
@@ -34,6 +35,8 @@ def check(database: StoreDatabase, rehearse: Callable[[], Check]) -> tuple[Check
     """
     library = library_of(driver.version(use_apsw=database.use_apsw))
     try:
+        if (lacking := lacking_right(database.path)) is not None:
+            return library, lacking
         if not database.path.exists():
             require_local_disk(database.path)
             return library, _schema(0), *_disk(database.path)
