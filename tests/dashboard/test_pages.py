@@ -463,6 +463,16 @@ def test_the_page_of_a_job_that_is_gone_shows_when_its_id_was_made_and_how_long_
     assert "brief 2 h" in text
 
 
+def test_the_short_id_of_one_job_leads_to_its_page(app: App) -> None:
+    job = app.task(lambda: None, name="brief").enqueue()
+    reply = get(Dashboard(app), f"/jobs/{job.id.hex[-6:]}")
+    assert (reply.status, reply.headers["location"]) == (303, f"/jobs/{job.id}")
+    other = app.task(lambda: None, name="other").enqueue()
+    part = job.id.hex[:4]
+    assert other.id.hex.startswith(part)
+    assert get(Dashboard(app), f"/jobs/{part}").status == 404
+
+
 def test_a_refusal_names_who_what_and_the_roles_that_may(app: App) -> None:
     dashboard = Dashboard(app, authenticate=lambda _: Identity("vera", ["viewer"]), actions=True)
     refused = get(dashboard, "/actions/queue/pause?name=mail")

@@ -216,7 +216,8 @@ class Dashboard:
         async def answer(request: Request, identity: Identity) -> Response:
             asked = self._asked(request, identity)
             shared = self._shared(asked, view) if _LIVE in request.headers else self._read(asked, view)
-            return self._rendered(request, await shared)
+            page = await shared
+            return RedirectResponse(_root(request) + page.moved_to, 303) if page.moved_to else self._rendered(request, page)
 
         return answer
 

@@ -8,9 +8,12 @@ from uuid import UUID
 from holdfast._core.durations import in_words
 from holdfast._core.explanation import Explanation
 from holdfast._core.job import FINISHED, Json, State
+from holdfast._core.requests import JobFilter
 from holdfast._core.sensitive import HIDDEN, Mask, is_sensitive
+from holdfast._core.short_ids import fitting, part_of_id
 from holdfast._core.story_entries import Entry
 from holdfast._core.view import JobView
+from holdfast._engine.operators.operators import client_of
 from holdfast.dashboard.actions import button, job_actions, link_to
 from holdfast.dashboard.stories import drawn_story
 from holdfast.dashboard.views.page import Asked, Glyph, Page, jobs_where, message
@@ -20,6 +23,9 @@ from holdfast.http.permissions import Action
 from holdfast.http.redact import Redact, hidden_in, mask_of, no_more, shown
 from holdfast.http.revealing import Revealed, hides
 
+NEWEST = 10_000
+"""The newest jobs among which the short form of an id is looked up."""
+OWNED = (State.CLAIMED, State.RUNNING)
 MOST_RETENTIONS = 5
 """The tasks of which the page of a job that is gone shows the retention."""
 MOST_CHARACTERS = 20_000
@@ -28,6 +34,8 @@ MOST_CHARACTERS = 20_000
 
 async def job(asked: Asked) -> Page:
     """Return the story and the facts of a job."""
+    if (whole := await _whole(asked)) is not None:
+        return Page(template="", title="", moved_to=f"/jobs/{whole}")
     of = await asked.app.jobs.aget(asked.id)
     is_withheld = not asked.allows(Action.READ_PAYLOAD)
     explanation = None if of.state in FINISHED or of.state is State.RUNNING else await asked.app.jobs.aexplain(of.id)
@@ -56,6 +64,16 @@ async def job(asked: Asked) -> Page:
         "buttons": [button("job", action, str(of.id)) for action in job_actions(of.state, asked.may)],
     }
     return Page(template="job.html", title=of.task, section="/jobs", values=values)
+
+
+async def _whole(asked: Asked) -> UUID | None:
+    """Return the id of the only job among running and the newest ones whose id begins or ends with the digits in the path."""
+    if (part := part_of_id(asked.id)) is None:
+        return None
+    client = client_of(asked.app.jobs)
+    known = await client.states(JobFilter(), NEWEST) | await client.states(JobFilter(state=OWNED), None)
+    found = fitting(known, part)
+    return found[0] if len(found) == 1 else None
 
 
 def gone(asked: Asked) -> Page:

@@ -43,7 +43,7 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 class Page(Struct, frozen=True, kw_only=True):
     """A page before it is rendered. ``section``: the entry of the navigation that it belongs to. ``has_form``: it gets the token of a
-    session, without which no action is accepted."""
+    session, without which no action is accepted. ``moved_to``: the path of the page that is shown in its place."""
 
     template: str
     title: str
@@ -51,6 +51,7 @@ class Page(Struct, frozen=True, kw_only=True):
     values: dict[str, Any] = {}
     status: int = 200
     has_form: bool = False
+    moved_to: str = ""
 
 
 class Glyph(Struct, frozen=True):
