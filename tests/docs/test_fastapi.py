@@ -83,7 +83,24 @@ async def test_a_form_enqueues_one_job_and_its_progress_is_streamed_to_the_end(w
 
 async def test_an_unknown_job_is_not_found(web: Any) -> None:
     job = "00000000-0000-0000-0000-000000000001"
-    assert [(await ask(web.site, "GET", f"/jobs/{job}{rest}")).status for rest in ("", "/progress")] == [404, 404]
+    paths = f"/jobs/{job}", f"/jobs/{job}/progress", f"/analyses/{job}/report"
+    assert [(await ask(web.site, "GET", path)).status for path in paths] == [404, 404, 404]
+
+
+@pytest.mark.parametrize("form", [b"", b"url="])
+async def test_an_empty_form_is_refused_and_enqueues_nothing(web: Any, form: bytes) -> None:
+    assert (await ask(web.site, "POST", "/analyses", form)).status == 422
+    assert await web.app.jobs.alist() == []
+
+
+async def test_the_report_is_typed_and_there_is_none_of_a_cancelled_job(web: Any) -> None:
+    handle = await web.analyze.aenqueue("https://a.org")
+    await web.app.arun_due()
+    assert await handle.aresult() == web.Report("https://a.org", 100)
+    assert (await ask(web.site, "GET", f"/analyses/{handle.id}/report")).body == b'{"url":"https://a.org","pages":100}'
+    other = await web.analyze.aenqueue("https://b.org")
+    await other.acancel()
+    assert (await ask(web.site, "GET", f"/analyses/{other.id}/report")).status == 409
 
 
 def test_the_page_names_the_fields_that_visitors_see_and_the_script_reads_them() -> None:
