@@ -79,7 +79,11 @@ class Handle(Generic[Result]):
         return result
 
     def result(self: "Handle[Value | Retry | Snooze | Cancel | Fail]", timeout: Duration | None = None) -> Value:
-        """Do what ``aresult`` does, for code without an event loop."""
+        """Wait in this thread for the job's end, and return its result with the type that the task's function is annotated with.
+
+        Raises ``JobFailed``, ``JobCancelled``, ``JobNotFound``, ``ResultInvalid``, and ``TimeoutError`` after ``timeout``; in an event
+        loop use ``aresult``.
+        """
         return blocking(Handle.aresult)(self, timeout)
 
     def afollow(self, every: Duration = "1s") -> AsyncGenerator[JobView, None]:
@@ -94,7 +98,7 @@ class Handle(Generic[Result]):
         return followed(self._connect, self.id, every)
 
     def follow(self, every: Duration = "1s") -> Iterator[JobView]:
-        """Do what ``afollow`` does, for code without an event loop."""
+        """Yield the job as it is now, and again after each change until it has finished, in this thread; see ``afollow``."""
         refuse_inside_loop("afollow")
         return iterated(self.afollow(every))
 

@@ -56,7 +56,7 @@ class Jobs:
         return followed(self._connect, id_of(job), every)
 
     def follow(self, job: Id, every: Duration = "1s") -> Iterator[JobView]:
-        """Do what ``afollow`` does, for code without an event loop."""
+        """Yield the job as it is now, and again after each change until it has finished, in this thread; see ``afollow``."""
         refuse_inside_loop("afollow")
         return iterated(self.afollow(job, every))
 

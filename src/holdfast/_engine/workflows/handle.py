@@ -104,19 +104,19 @@ class WorkflowHandle(Handle[Result]):
         return any([await client.signal(job, name, value) for job in waiting])
 
     def result(self, timeout: Duration | None = None) -> Result:
-        """Do what ``aresult`` does, for code without an event loop."""
+        """Wait in this thread for the workflow's end, and return its result; see ``aresult``."""
         return blocking(self.aresult)(timeout)
 
     def cancel(self) -> State:
-        """Do what ``acancel`` does, for code without an event loop."""
+        """End the workflow and all of its nodes from code without an event loop; see ``acancel``."""
         return blocking(self.acancel)()
 
     def retry(self, from_: str | None = None, *, fresh: bool = False) -> State:
-        """Do what ``aretry`` does, for code without an event loop."""
+        """Run again what did not complete, from code without an event loop; see ``aretry``."""
         return blocking(self.aretry)(from_, fresh=fresh)
 
     def signal(self, name: str, value: Json = None, *, node: str | None = None) -> bool:
-        """Do what ``asignal`` does, for code without an event loop."""
+        """Send a signal to the workflow from code without an event loop; see ``asignal``."""
         return blocking(self.asignal)(name, value, node=node)
 
     nodes = blocking(anodes)

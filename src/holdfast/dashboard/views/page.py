@@ -43,7 +43,7 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 class Page(Struct, frozen=True, kw_only=True):
     """A page before it is rendered. ``section``: the entry of the navigation that it belongs to. ``has_form``: it gets the token of a
-    session, without which no action is accepted. ``moved_to``: the path of the page that is shown in its place."""
+    session, without which no action is accepted. ``moved_to``: the path of another page, to which the browser is sent."""
 
     template: str
     title: str
