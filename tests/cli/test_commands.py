@@ -62,7 +62,7 @@ def test_show_cuts_long_values_and_earlier_tracebacks_unless_it_is_asked_for_the
     assert app.run_due() == 2
     short, full, payload = (run("jobs", "show", job, "--app", "shop", *more).stdout for more in ((), ("--full",), ("--payload",)))
     assert "… (315 characters: --payload shows them)" in short
-    assert "--full shows the tracebacks, stacks and late results of attempt 1, too." in short
+    assert "--full shows the tracebacks, stacks and late results of attempt 1 as well." in short
     assert [text.count("attempt 1, traceback:\nTraceback ") for text in (short, full)] == [0, 1]
     assert [text.count("attempt 2, traceback:\nTraceback ") for text in (short, full)] == [1, 1]
     assert "u" * 300 not in short

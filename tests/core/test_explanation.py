@@ -251,6 +251,13 @@ def test_a_finished_workflow_is_run_again_by_the_command_of_workflows() -> None:
         assert "holdfast jobs" not in cause.remedy
 
 
+def test_the_causes_of_a_job_without_attempts_left_repeat_no_remedy() -> None:
+    dead = structs.replace(JOB, state=State.FAILED, reason=Reason.HANDLER_ERROR, failures=5)
+    spent, finished = explain(dead, is_paused=False, workers=(), now=NOW).causes
+    assert spent.remedy == f"once the cause is fixed, `holdfast jobs retry {JOB.id}` runs it again with fresh budgets"
+    assert finished.remedy == f"`holdfast jobs show {JOB.id}` shows its attempts"
+
+
 def test_a_member_held_for_a_crash_in_a_workflow_is_explained_by_the_crash() -> None:
     held = structs.replace(blocked(), state=State.HELD, held_for=HeldFor.CRASH)
     assert causes_of(held, workflow())[0][0] == "held"

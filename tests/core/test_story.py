@@ -262,6 +262,14 @@ def test_a_summary_counts_the_attempts_if_there_are_many() -> None:
     )
 
 
+def test_a_summary_names_attempts_that_ended_alike_together() -> None:
+    life = Life(Policy(max_attempts=9, backoff=Backoff.fixed("1s")))
+    for number in range(2):
+        life.start(10 * number, "w").finish(10 * number + 1, Raised(BOOM))
+    story = life.start(50, "w").finish(51, Done(b"1")).story(99)
+    assert story.summary.endswith("was enqueued. Attempts 1 and 2 failed.")
+
+
 def test_budgets_are_counted_from_the_last_retry_of_an_operator() -> None:
     life = Life(Policy(max_attempts=1)).start(1, "w").finish(2, Raised(BOOM)).reopen(10).start(11, "w").finish(12, Raised(BOOM))
     first, second = (entry.text for entry in life.story(99).entries if entry.kind is Kind.FAILED and entry.attempt)

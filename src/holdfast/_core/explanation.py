@@ -103,11 +103,15 @@ def _of_finished(job: JobRecord) -> tuple[Cause, ...]:
             return _of_changed_code(job, Code.FINISHED), finished
         case Reason.WORKER_CRASHED:
             spent = f"no crash budget left: {job.crashes} of {job.policy.max_crashes} crashes"
-            return Cause(Code.BUDGET_SPENT, spent, f"{look}; once the cause is fixed, {again} with fresh budgets"), finished
+            return _of_spent(spent, again), structs.replace(finished, remedy=look)
         case Reason.HANDLER_ERROR | Reason.STALLED | Reason.TIMED_OUT if job.failures >= job.policy.max_attempts:
             spent = f"no attempts left: {job.failures} of {job.policy.max_attempts} failed ({job.reason.value})"
-            return Cause(Code.BUDGET_SPENT, spent, f"{look}; once the cause is fixed, {again} with fresh budgets"), finished
+            return _of_spent(spent, again), structs.replace(finished, remedy=look)
     return (finished,)
+
+
+def _of_spent(what: str, again: str) -> Cause:
+    return Cause(Code.BUDGET_SPENT, what, f"once the cause is fixed, {again} with fresh budgets")
 
 
 def _of_active(job: JobRecord, workers: Workers) -> tuple[Cause, ...]:

@@ -115,9 +115,23 @@ def _before(job: JobView, runs: Sequence[Run]) -> str:
     """Return how the attempts before ended; of the last one only if the job did not end with it."""
     ended = [run for run in (runs[:-1] if ended_by_attempt(job, runs) else runs) if run.ending is not None]
     if len(ended) <= MOST_NAMED:
-        return _and([f"attempt {run.attempt} {how_it_ended(run)}" for run in ended])
+        alike: dict[str, list[str]] = {}
+        for run in ended:
+            alike.setdefault(how_it_ended(run), []).append(str(run.attempt))
+        return _and([_ended_alike(numbers, how) for how, numbers in alike.items()])
     tally = Counter(ENDINGS[run.ending].tally for run in ended if run.ending is not None)
     return f"{counted(len(ended), 'earlier attempt')}: {', '.join(f'{count} {how}' for how, count in tally.items())}"
+
+
+def _ended_alike(attempts: Sequence[str], how: str) -> str:
+    """Return that attempts ended in one way.
+
+    >>> _ended_alike(["2"], "failed"), _ended_alike(["1", "2"], "failed"), _ended_alike(["1", "3"], "was released by its worker")
+    ('attempt 2 failed', 'attempts 1 and 2 failed', 'attempts 1 and 3 were released by their worker')
+    """
+    if len(attempts) == 1:
+        return f"attempt {attempts[0]} {how}"
+    return f"attempts {_and(attempts)} {how}".replace(" was ", " were ").replace(" its ", " their ")
 
 
 def _late(runs: Sequence[Run]) -> str:

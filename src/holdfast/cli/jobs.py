@@ -143,7 +143,9 @@ def _print_forensics(attempts: "tuple[AttemptView, ...]", error: "Failure | None
         _print_part("traceback:", error.traceback)
     left_out = [str(attempt) for attempt, found in parts[:-1] if found]
     if left_out and not is_full:
-        click.echo(f"\n--full shows the tracebacks, stacks and late results of attempt {', '.join(left_out)}, too.")
+        *first, last = left_out
+        which = f"attempts {', '.join(first)} and {last}" if first else f"attempt {last}"
+        click.echo(f"\n--full shows the tracebacks, stacks and late results of {which} as well.")
 
 
 def _forensics(attempt: "AttemptView") -> dict[str, str]:

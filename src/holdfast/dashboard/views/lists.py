@@ -113,11 +113,8 @@ async def errors(asked: Asked) -> Page:
         for each in found.groups
     ]
     since = moment(found.back_to, asked.now)
-    lead = (
-        ""
-        if since is None
-        else f"The newest {number(found.looked_at)} failed jobs, back to {since.text}: {counted(found.kinds, 'cause')}."
-    )
+    jobs = "failed job" if found.looked_at == 1 else f"{number(found.looked_at)} failed jobs"
+    lead = "" if since is None else f"The newest {jobs}, back to {since.text}: {counted(found.kinds, 'cause')}."
     return table("Errors", "/errors", heads, rows, lead=lead, nothing="No job has failed, as far back as failed jobs are kept.")
 
 
