@@ -1,9 +1,10 @@
 """A value under a sensitive name is masked in every form in which a message repeats it; other text stays."""
 
+import time
+
 import pytest
 
 from holdfast._core.sensitive import Mask, is_sensitive, sensitive_values
-from holdfast._system.clock import SystemClock
 
 
 def mask(payload: bytes, text: str, *names: str) -> str:
@@ -101,7 +102,6 @@ def test_secrets_that_no_payload_holds_are_masked_where_their_name_stands_before
     ids=["many hyphens", "a long value"],
 )
 def test_masking_takes_no_longer_than_a_person_notices(payload: bytes, text: str) -> None:
-    clock = SystemClock()
-    began = clock.monotonic()
+    began = time.thread_time()  # other tests use the processor, too
     assert mask(payload, text) == text
-    assert clock.monotonic() - began < 3.0
+    assert time.thread_time() - began < 3.0

@@ -6,7 +6,6 @@ from datetime import datetime
 from enum import StrEnum
 from shlex import quote
 
-import msgspec
 from msgspec import Struct
 
 from holdfast._core.answers import LeaseView, QueueView
@@ -15,6 +14,7 @@ from holdfast._core.durations import in_words
 from holdfast._core.error_groups import ErrorList
 from holdfast._core.job import RescueReason, State
 from holdfast._core.limits import LimitView, Scope, ScopeKind
+from holdfast._core.pauses import paused_by
 from holdfast._core.queue_names import unserved
 from holdfast._core.schedule import ScheduleView
 from holdfast._core.story_words import counted
@@ -93,18 +93,6 @@ class Overview(Struct, frozen=True, kw_only=True):
     errors: ErrorList = ErrorList()
     rescued: Sequence[JobView] = ()
     pauses: Sequence[AuditEntry] = ()
-
-
-class _Paused(Struct):
-    queues: Sequence[str] = ()
-
-    @classmethod
-    def of(cls, selector: str) -> "_Paused":
-        """Return the queues in the selector of a pause; none if it was recorded in another form."""
-        try:
-            return msgspec.json.decode(selector, type=cls)
-        except msgspec.MsgspecError:
-            return cls()
 
 
 def needs_of(seen: Overview) -> tuple[Need, ...]:
@@ -216,18 +204,6 @@ def _paused(seen: Overview) -> Iterator[Need]:
             text = f"The queue {queue.name} has been paused{by} for {since}, and {counted(waiting, 'job')} {_wait(waiting)}."
             first = "when that is over" if "(" in by else "ask why, then"
             yield Need(NeedKind.PAUSED_QUEUE, text, f"{first}: holdfast queues resume {quote(queue.name)}", queue.name)
-
-
-def pause_of(queue: str, pauses: Sequence[AuditEntry]) -> AuditEntry | None:
-    """Return the newest recorded pause of a queue. ``pauses``: newest first."""
-    return next((each for each in pauses if queue in _Paused.of(each.selector).queues), None)
-
-
-def paused_by(queue: str, pauses: Sequence[AuditEntry]) -> str:
-    """Return who paused a queue and why, as far as it is recorded: empty, or ' by anna (a release)'."""
-    if (found := pause_of(queue, pauses)) is None:
-        return ""
-    return f" by {found.who}" + (f" ({found.reason})" if found.reason else "")
 
 
 def _limits(seen: Overview, live: set[str]) -> Iterator[Need]:

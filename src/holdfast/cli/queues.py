@@ -183,14 +183,14 @@ def _pauses(app: "App") -> "Sequence[AuditEntry]":
 
 
 def _pause_of(queue: "QueueView", pauses: "Sequence[AuditEntry]") -> dict[str, str | None]:
-    from holdfast._core.overview import pause_of
+    from holdfast._core.pauses import pause_of
 
     found = None if queue.paused_at is None else pause_of(queue.name, pauses)
     return {"paused_by": None if found is None else found.who, "paused_because": None if found is None else found.reason}
 
 
 def _condition(queue: "QueueView", pauses: "Sequence[AuditEntry]") -> str:
-    from holdfast._core.overview import paused_by
+    from holdfast._core.pauses import paused_by
 
     if queue.paused_at is None:
         return "open"

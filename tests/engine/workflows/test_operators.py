@@ -149,5 +149,6 @@ def test_a_recovery_by_hand_repairs_workflows_unless_that_kind_is_off(only: list
 
 def test_check_names_workflows_that_are_not_recovered() -> None:
     at = Scene(RecoverySwitches(workflows=False))
+    at.app.migrate()
     messages = [each.message for each in at.app.check() if each.name == "recovery"]
     assert messages == ["App(recovery=…) switches the recovery of workflows off"]

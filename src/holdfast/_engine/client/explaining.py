@@ -12,7 +12,7 @@ from holdfast._core.job import State
 from holdfast._core.lane_cause import LaneFacts
 from holdfast._core.limits import CountedBy, LimitView
 from holdfast._core.member_causes import BECAUSE_OF_OTHERS, with_first_error
-from holdfast._core.overview import paused_by
+from holdfast._core.pauses import paused_by
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import JobFilter
 from holdfast._core.workflow_view import WorkflowView

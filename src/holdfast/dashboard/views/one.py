@@ -11,7 +11,7 @@ from holdfast._core.answers import QueueView
 from holdfast._core.durations import in_words
 from holdfast._core.error_groups import ErrorGroup
 from holdfast._core.job import State
-from holdfast._core.overview import paused_by
+from holdfast._core.pauses import paused_by
 from holdfast._core.schedule import ScheduleView
 from holdfast._core.story_words import counted
 from holdfast._core.view import JobView
