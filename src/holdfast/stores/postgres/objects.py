@@ -17,7 +17,7 @@ RIGHTS: Final[dict[str, frozenset[str]]] = {
     **dict.fromkeys(
         ("receipts", "unique_keys", "queues", "limits", "rates", "schedules", "leases", "lease_starts", "beats"), _WRITTEN
     ),
-    **dict.fromkeys(("steps", "signals", "flows", "members", "edges"), _WRITTEN),
+    **dict.fromkeys(("steps", "signals", "flows", "members", "edges", "audits", "minutes"), _WRITTEN),
     **dict.fromkeys(("versions", "partition_days", "jobs"), frozenset({"SELECT"})),
     **dict.fromkeys(("claim_numbers", "signal_places"), frozenset({"USAGE"})),
 }
