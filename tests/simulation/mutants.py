@@ -683,7 +683,7 @@ MUTANTS = (
     Mutant(
         "started during a lost claim",
         "S26",
-        100,
+        400,
         patch=workers.starts_during_a_lost_claim,
         where=ahead,
         aim=under("exchange", Fault.ANSWER_LOST, tasks=("quick", "long"), jobs=60),
