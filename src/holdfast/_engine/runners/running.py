@@ -73,6 +73,11 @@ class Running(Struct, eq=False):
         return asked
 
     @property
+    def waits_for_thread(self) -> bool:
+        """Whether no thread has begun its call yet."""
+        return self.in_thread is not None and not self.has_begun
+
+    @property
     def key(self) -> tuple[UUID, Token]:
         """The job's id and the attempt's token."""
         return self.claim.job.id, self.claim.job.token

@@ -165,14 +165,12 @@ class Executor:
 
     def return_unbegun(self, free: int) -> None:
         """Return the jobs that wait for a thread to their queues, but those for which a thread is ``free``."""
-        for running in [each for each in self.running.values() if each.in_thread is not None and not each.has_begun][free:]:
+        for running in [each for each in self.running.values() if each.waits_for_thread][free:]:
             self._thread_tasks.withdraw(running)
 
     def unbegun_since(self) -> float | None:
         """Return when the first of the jobs that wait for a thread was claimed."""
-        return next(
-            (each.claimed_at for each in self.running.values() if each.in_thread is not None and not each.has_begun), None
-        )
+        return next((each.claimed_at for each in self.running.values() if each.waits_for_thread), None)
 
     def request_drain(self) -> None:
         """Set the draining flag of all handlers, for those that check it between two pieces of work; none is cancelled."""
