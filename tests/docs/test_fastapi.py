@@ -1,8 +1,6 @@
 """The application of the page on FastAPI does what the page states, asked as a server asks."""
 
 import asyncio
-import importlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ import pytest
 
 from holdfast.integrations.starlette import SHOWN
 from tests.docs.pages import ROOT, blocks_of
+from tests.docs.web_module import web_of
 
 PAGE = ROOT / "docs/how-to/fastapi.md"
 SCRIPT = next(block.text for block in blocks_of(PAGE) if block.language == "javascript")
@@ -52,15 +51,7 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         if block.file is not None:
             (tmp_path / block.file).write_text(block.text.replace("asyncio.sleep(0.1)", "asyncio.sleep(0)"))
     (tmp_path / "job.html").write_text("<progress></progress>")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    for name in ("tasks", "web"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    module = importlib.import_module("web")
-    yield module
-    module.app.close()
-    for name in ("tasks", "web"):
-        sys.modules.pop(name, None)
+    yield from web_of(tmp_path, monkeypatch)
 
 
 async def test_a_form_enqueues_one_job_and_its_progress_is_streamed_to_the_end(web: Any) -> None:

@@ -1,8 +1,6 @@
 """The applications of the pages on web frameworks have the dashboard where the page mounts it, and know no job that is not there."""
 
-import importlib
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ import pytest
 
 from tests.docs.pages import ROOT, blocks_of
 from tests.docs.test_fastapi import Answer, ask
+from tests.docs.web_module import web_of
 
 PAGES = [ROOT / f"docs/how-to/{name}.md" for name in ("web-frameworks", "quart")]
 TASKS, *SITES = [block.text for page in PAGES for block in blocks_of(page) if block.file is not None]
@@ -23,15 +22,7 @@ def web(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
     """The module web.py of a framework, in a folder with the tasks of the page."""
     (tmp_path / "tasks.py").write_text(TASKS)
     (tmp_path / "web.py").write_text(SITES[FRAMEWORKS.index(request.param)])
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    for name in ("tasks", "web"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    module = importlib.import_module("web")
-    yield module
-    module.app.close()
-    for name in ("tasks", "web"):
-        sys.modules.pop(name, None)
+    yield from web_of(tmp_path, monkeypatch)
 
 
 async def _of_this_machine(site: Any, path: str) -> Answer:
