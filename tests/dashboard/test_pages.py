@@ -271,7 +271,7 @@ def test_watched_tables_show_what_is_due_and_stuck(tmp_path: Path) -> None:
     acting = get(Dashboard(app, actions=True), "/rows").body
     assert "/actions/rows/reset?name=pastes" in acting
     app.close()
-    assert re.search(r"pastespastes21\d+ d [\dh ]*GONE 1, LIVE 2, TAKEN 1no owner 1", page)
+    assert re.search(r"pastespastes21\d+ d[\dh ]*GONE 1, LIVE 2, TAKEN 1no owner 1", page)
 
 
 def test_an_error_leads_to_the_jobs_that_failed_by_it(app: App) -> None:

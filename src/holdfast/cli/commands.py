@@ -3,38 +3,17 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any, NoReturn
 
 import click
 
 from holdfast._core.text import printable
 from holdfast._processes.logs import configure_logs
-from holdfast.cli.audit import audit
-from holdfast.cli.backup import backup
-from holdfast.cli.broker import broker
-from holdfast.cli.check import check
-from holdfast.cli.completion import VARIABLE, completion
-from holdfast.cli.copy import copy
-from holdfast.cli.dashboard import dashboard
-from holdfast.cli.demo import demo
-from holdfast.cli.enqueue import enqueue
-from holdfast.cli.errors import errors
+from holdfast.cli.completion import VARIABLE
 from holdfast.cli.ids import AmbiguousId
-from holdfast.cli.jobs import jobs
-from holdfast.cli.limits import limits
-from holdfast.cli.migrate import migrate
 from holdfast.cli.output import shown, to_json
-from holdfast.cli.prune import prune
-from holdfast.cli.queues import queues
-from holdfast.cli.recover import recover
 from holdfast.cli.remedies import Named, with_names
-from holdfast.cli.rows import rows
-from holdfast.cli.schedules import schedules
-from holdfast.cli.store import store
-from holdfast.cli.top import top
-from holdfast.cli.worker import worker
-from holdfast.cli.workers import workers
-from holdfast.cli.workflows import workflows
 from holdfast.errors import (
     ConfigurationError,
     HoldfastError,
@@ -50,6 +29,33 @@ from holdfast.errors import (
 )
 
 FAILED, USAGE, UNREACHABLE = 1, 2, 75
+
+COMMANDS = (
+    "demo",
+    "worker",
+    "broker",
+    "enqueue",
+    "jobs",
+    "errors",
+    "queues",
+    "limits",
+    "schedules",
+    "workflows",
+    "rows",
+    "workers",
+    "audit",
+    "top",
+    "dashboard",
+    "check",
+    "migrate",
+    "recover",
+    "prune",
+    "backup",
+    "store",
+    "copy",
+    "completion",
+)
+"""Each is the name of its module, too. A module is imported when its command is used, so that the others cost no time and memory."""
 
 _REMEDIES: dict[type[Exception], tuple[int, str]] = {
     ConfigurationError: (USAGE, "correct the settings named"),
@@ -68,6 +74,17 @@ _REMEDIES: dict[type[Exception], tuple[int, str]] = {
 
 class Root(click.Group):
     """The group of commands. It ends the process with the documented exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of this command and return it, or None for a name that is not known."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"holdfast.cli.{cmd_name}"), cmd_name)
+        return command
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         """Run a command; click's own way of ending is replaced, so that all errors look alike."""
@@ -132,31 +149,3 @@ def _usage_of(error: click.ClickException) -> str:
 @click.version_option(package_name="holdfast", prog_name="holdfast")
 def root() -> None:
     """Background jobs that survive the death of the process that runs them."""
-
-
-for _command in (
-    demo,
-    worker,
-    broker,
-    enqueue,
-    jobs,
-    errors,
-    queues,
-    limits,
-    schedules,
-    workflows,
-    rows,
-    workers,
-    audit,
-    top,
-    dashboard,
-    check,
-    migrate,
-    recover,
-    prune,
-    backup,
-    store,
-    copy,
-    completion,
-):
-    root.add_command(_command)
