@@ -7,7 +7,7 @@ import os
 from holdfast import App
 
 URL = os.environ.get("HOLDFAST_URL", "memory://")
-loop_app, thread_app, process_app = App(URL), App(URL), App(URL)
+loop_app, thread_app, process_app, mixed_app = App(URL), App(URL), App(URL), App(URL)
 
 
 @loop_app.task
@@ -22,4 +22,14 @@ def in_thread(number: int) -> None:
 
 @process_app.task(process=True)
 def in_process(number: int) -> None:
+    pass
+
+
+@mixed_app.task
+def beside_others(number: int) -> None:
+    pass
+
+
+@mixed_app.task
+async def other(number: int) -> None:
     pass

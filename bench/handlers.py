@@ -22,7 +22,12 @@ from bench.prefetch import TRIM, rate
 from bench.races import SERVER
 from holdfast.testing.servers import PostgresServer
 
-KINDS = {"async def": ("loop_app", "on_loop"), "def": ("thread_app", "in_thread"), "process=True": ("process_app", "in_process")}
+KINDS = {
+    "async def": ("loop_app", "on_loop"),
+    "def": ("thread_app", "in_thread"),
+    "def in an App that has async def, too": ("mixed_app", "beside_others"),
+    "process=True": ("process_app", "in_process"),
+}
 BULK = 5000
 _FILL = """
 import sys
@@ -70,23 +75,25 @@ def main(arguments: Sequence[str]) -> int:
     """Measure and print; a benchmark measures, and a test judges."""
     parser = argparse.ArgumentParser("python -m bench.handlers", description="Drain jobs of each kind of handler.")
     parser.add_argument("--store", choices=["sqlite", "postgres"], default="sqlite")
+    parser.add_argument("--only", nargs="*", choices=[*KINDS], default=[*KINDS], metavar="KIND", help="of handlers [all]")
     parser.add_argument("--jobs", type=int, default=50_000, help="in each drain; a tenth in processes [50000]")
     parser.add_argument("--rounds", type=int, default=5, help="[5]")
     parser.add_argument("--folder", help="where the files lie: choose the disk [the system's temporary folder]")
     options = parser.parse_args(arguments)
-    rates: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    rates: dict[str, list[float]] = {kind: [] for kind in options.only}
     with (
         tempfile.TemporaryDirectory(dir=options.folder, prefix="holdfast-handlers-") as folder,
         places(options.store, Path(folder)) as urls,
     ):
         for number in range(options.rounds):
-            for kind, (app, task) in KINDS.items():
+            for kind in options.only:
+                app, task = KINDS[kind]
                 jobs = options.jobs if kind != "process=True" else max(BULK, options.jobs // 10 // BULK * BULK)
                 rates[kind].append(measure(next(urls), app, task, jobs))
                 print(f"round {number + 1}: {kind}: {rates[kind][-1]:,.0f} jobs/s", flush=True)
     for kind, found in rates.items():
-        ratios = [one / base for one, base in zip(found, rates["async def"], strict=True)]
-        print(f"{kind}: {statistics.median(found):,.0f} jobs/s, {statistics.median(ratios):.2f} × async def")
+        ratios = [one / base for one, base in zip(found, rates[options.only[0]], strict=True)]
+        print(f"{kind}: {statistics.median(found):,.0f} jobs/s, {statistics.median(ratios):.2f} × {options.only[0]}")
     return 0
 
 
