@@ -260,7 +260,7 @@ class Bench:
             self.environment, self.registry, self.writer, self.lease, self.reports, threads=ThreadRunner(threads)
         )
         self.executor.finished = finished = RecordedRuns()
-        self.ended, self.slots = finished.all, slots
+        self.ended, self.slots, self.threads = finished.all, slots, min(slots, threads)
         self.asked_for_voids: list[UUID] = []
         self.pool: RunnerPool | None = None
         self.exchange = self.open_exchange(LEASE)
@@ -272,7 +272,7 @@ class Bench:
 
     def open_exchange(self, lease: NewLease, isolated: IsolatedJobs = IsolatedJobs.EXCLUDE) -> Exchange:
         self.lease.id, self.lease.worker = lease.id, lease.worker
-        options = WorkerOptions(concurrency=self.slots, threads=self.slots, isolated=isolated)
+        options = WorkerOptions(concurrency=self.slots, threads=self.threads, isolated=isolated)
         slots = Slots(self.registry, self.executor, options, self.pool)
         own = self.environment, self.executor, self.writer, self.lease, slots, options
         return Exchange(*own, poll_interval=1.0, beat=6.0, ask_for_void=lambda: self.asked_for_voids.append(self.lease.id))

@@ -71,14 +71,14 @@ class Throughput(Struct, frozen=True):
     def jobs_to_start(self, waiting: Iterable[Policy], *, free: int, started: int) -> int:
         """Return how many of the waiting jobs, in their order, one write shall start.
 
-        ``free``: slots without a job. ``started``: jobs that were started before and wait for a slot. The write covers what the slots
-        finish until it is answered and for ``STARTED_TIME`` after that, and at least the free slots. A job that a crash would not
-        simply repeat is started only if a slot is free for it.
+        ``free``: how many of them find a free slot. ``started``: jobs that were started before and wait for a slot. The write covers
+        what the slots finish until it is answered and for ``STARTED_TIME`` after that, and at least the free slots. A job that a crash
+        would not simply repeat is started only if a slot is free for it.
         """
-        wanted = min(max(round(self.rate * (STARTED_TIME + self.start)), free) - started, MOST_STARTED)
+        wanted = min(max(round(self.rate * (STARTED_TIME + self.start)) - started, free), MOST_STARTED)
         count = 0
         for policy in waiting:
-            if count >= wanted or (started + count >= free and policy.on_crash is not CrashPolicy.RETRY):
+            if count >= wanted or (count >= free and policy.on_crash is not CrashPolicy.RETRY):
                 break
             count += 1
         return count

@@ -9,10 +9,11 @@ import pytest
 from holdfast._core.answers import ExchangeAnswer
 from holdfast._core.job import State
 from holdfast._core.lifecycle import release
-from holdfast._core.prefetch import UNSTARTED_LIMIT, Throughput
+from holdfast._core.prefetch import STARTED_TIME, UNSTARTED_LIMIT, Throughput
 from holdfast._core.record import JobRecord
+from holdfast._engine.tasks.registry import RunnerKind
 from holdfast.errors import StoreUnavailable
-from tests.engine.support import LEASE, Bench, Held, turns, until
+from tests.engine.support import LEASE, Bench, Held, enqueue, turns, until
 
 NOTHING = b"{}"
 BUSY = Throughput(rate=2000.0, exchange=0.01, start=0.001, full_claims=2)
@@ -32,8 +33,8 @@ def blocking() -> None: ...
 class Ahead(Bench):
     """A worker with few slots, all of which wait, and jobs claimed ahead of them."""
 
-    def __init__(self, *tasks: Any, slots: int = SLOTS) -> None:
-        super().__init__(*tasks, slots=slots, prefetch=True)
+    def __init__(self, *tasks: Any, slots: int = SLOTS, threads: int = SLOTS) -> None:
+        super().__init__(*tasks, slots=slots, threads=threads, prefetch=True)
         self.ahead = self.exchange.ahead
 
     async def claimed(self, task: str = "quick", jobs: int = 20) -> list[UUID]:
@@ -314,19 +315,74 @@ async def test_a_short_claim_ends_claiming_ahead() -> None:
     assert (len(bench.ahead), bench.ahead.wanted()) == (5, 0)
 
 
-async def test_only_handlers_on_the_event_loop_are_claimed_ahead_and_others_have_their_turn() -> None:
+async def test_jobs_for_threads_are_claimed_ahead_together_with_those_for_the_event_loop() -> None:
     bench = Ahead(quick, blocking)
-    await bench.open(*[("quick", NOTHING), ("blocking", NOTHING)] * 20)
+    bench.log.events.off("*", bench.log.all.append)  # a start with listeners is announced by the event loop first
+    jobs = await bench.open(*[("quick", NOTHING), ("blocking", NOTHING)] * 20)
+    bench.ahead.pace = BUSY
+    await bench.exchange.step()
+    assert len(bench.ahead) == 40
+    while len(bench.ahead) or bench.executor.running:
+        await bench.ahead.step()
+        await turns()
+        await bench.settle()
+    assert await bench.states(jobs) == [State.COMPLETED] * 40
+
+
+async def test_while_a_thread_runs_a_long_handler_no_job_for_threads_is_claimed_ahead_and_they_have_their_turn() -> None:
+    held = Held()
+
+    def waits() -> None:
+        held.wait_here()
+
+    bench = Ahead(quick, waits)
+    await bench.open(("waits", NOTHING))
+    await bench.exchange.step()
+    await until(lambda: held.come.is_set() and not bench.executor.unbegun)
+    bench.clock.advance(2 * STARTED_TIME)
+    await enqueue(bench.memory, bench.chance, *[("quick", NOTHING), ("waits", NOTHING)] * 20)
     bench.ahead.pace = BUSY
     await bench.exchange.step()
     assert {claim.job.task for claim in bench.ahead} == {"quick"}
-    assert len(bench.executor.running) == 0
     bench.ahead.pace = BUSY
     await bench.ahead.step()
     await turns()
     bench.ahead.pace = BUSY
     await bench.exchange.step()
     assert (len(bench.ahead), len(bench.executor.running)) == (0, SLOTS)
+    held.set()
+    await until(lambda: not bench.executor.running)
+
+
+async def test_jobs_for_the_event_loop_begin_before_earlier_ones_that_wait_for_a_thread() -> None:
+    held = Held()
+
+    def waits() -> None:
+        held.wait_here()
+
+    bench = Ahead(quick, waits, threads=SLOTS - 1)  # its log listens to starts, so no thread takes a job by itself
+    jobs = await bench.open(*[("waits", NOTHING)] * (SLOTS + 2), *[("quick", NOTHING)] * 2)
+    bench.ahead.pace = BUSY
+    await bench.exchange.step()
+    assert len(bench.ahead) == len(jobs)
+    bench.ahead.pace = BUSY
+    await bench.ahead.step()
+    await turns()
+    await bench.settle()
+    assert await bench.states(jobs[-2:]) == [State.COMPLETED] * 2
+    assert bench.executor.count(RunnerKind.THREAD) == SLOTS - 1
+    held.set()
+    await until(lambda: not bench.executor.running)
+
+
+async def test_a_short_claim_that_left_out_a_kind_of_handlers_does_not_end_claiming_ahead() -> None:
+    bench = Ahead(quick, blocking)
+    await bench.open(*[("blocking", NOTHING)] * 20)
+    for _ in range(4):  # each second one asks for jobs of the event loop only, and gets none
+        await bench.exchange.step()
+        await until(lambda: not bench.executor.running)
+        bench.clock.advance(0.001)
+    assert bench.ahead.pace.full_claims >= 2
 
 
 async def test_threads_take_started_jobs_by_themselves_and_those_that_no_thread_took_for_too_long_return_free() -> None:

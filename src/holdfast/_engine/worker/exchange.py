@@ -180,9 +180,7 @@ class Exchange:
         self._settle(batch, answer.answers)
         if any(transition.has_flow for transition in transitions):
             report_flows(self._store, self._events)
-        asked = 0 if request is None else request.limit + request.prefetch
-        is_full = len(answer.claims) >= asked or not answer.is_whole
-        self.ahead.measure(len(batch), sent, asked=asked, claims=answer.claims, is_full=is_full)
+        is_full = self.ahead.measure(len(batch), sent, request, answer, is_narrow=self._is_narrow)
         if request is not None:
             self._take(answer.claims, request)
             self._was_full, self._was_ahead = is_full, request.prefetch > 0
@@ -273,7 +271,7 @@ class Exchange:
 
     def _request(self) -> ClaimRequest | None:
         self.is_idle, self.next_due = False, 0.0
-        has_others = self._slots.are_mixed or self._turns.has_limited
+        has_others = self._slots.are_mixed(self._lease.now()) or self._turns.has_limited
         if len(self.ahead) or (self.ahead.wanted() and not (has_others and self._was_ahead)):
             return self._request_ahead(has_others=has_others)
         plan = self._slots.plan(was_full=self._was_full)
@@ -299,7 +297,7 @@ class Exchange:
         self._is_narrow, self._delivered = has_others, {}
         if self.is_closed or (has_others and len(self.ahead)):
             return None
-        return self.ahead.request(self._slots.tasks_ahead, self._turns.cursor_ahead)
+        return self.ahead.request(self._slots.tasks_ahead(self._lease.now()), self._turns.cursor_ahead)
 
     def _next_delivered(self, inbox: Inbox, most: int) -> Mapping[UUID, ClaimSource]:
         """Return delivered jobs to claim: none until the worker's own poll found nothing due, and none when a poll is due.

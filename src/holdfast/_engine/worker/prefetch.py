@@ -5,7 +5,7 @@ begins once a slot is free.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple
 from uuid import UUID
@@ -13,6 +13,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core import lifecycle
+from holdfast._core.answers import ExchangeAnswer
 from holdfast._core.job import Claim, State, Token
 from holdfast._core.lanes import Cursor
 from holdfast._core.policy import Policy
@@ -62,13 +63,14 @@ class Prefetch:
         options: WorkerOptions,
         calls: AheadCalls,
     ) -> None:
-        self._slots, self._size, self._are_threads = slots, slots.size_ahead, slots.kind_ahead is RunnerKind.THREAD
+        self._slots, self._has_threads = slots, RunnerKind.THREAD in slots.kinds_ahead
         executor.freed, self.wake, self.pace = self.refill, Signal(), Throughput()
-        self.is_on = options.can_prefetch and prefetches(environment.store, has_few_slots=slots.kind_ahead is not RunnerKind.LOOP)
+        self.is_on = options.can_prefetch and prefetches(environment.store, has_few_slots=slots.kinds_ahead != (RunnerKind.LOOP,))
         self._store, self._executor, self._lease, self._options = environment.store, executor, lease, options
         self._chance = environment.chance
         self._begin, self._audit, self._may_start, self._ask_for_void = calls
-        self._waiting, self._starting, self._started = deque[Aged](), deque[Aged](), deque[Aged]()
+        self._waiting, self._starting = deque[Aged](), deque[Aged]()
+        self._started = {kind: deque[Aged]() for kind in slots.kinds_ahead}
         self._returning = set[Key]()
         self._voids, self._is_in_doubt, self._measured = 0, False, lease.now()
 
@@ -86,7 +88,7 @@ class Prefetch:
         """Return how many jobs the next claim should ask for ahead."""
         options = self._options
         is_on = self.is_on and not self._is_in_doubt and self._slots.can_start
-        ahead = self.pace.jobs_ahead(self._size, options.prefetch_time, options.prefetch) if is_on else 0
+        ahead = self.pace.jobs_ahead(self._slots.size_ahead, options.prefetch_time, options.prefetch) if is_on else 0
         return max(0, ahead - len(self))
 
     def request(self, tasks: Mapping[str, Policy], cursor: Cursor) -> ClaimRequest | None:
@@ -105,16 +107,20 @@ class Prefetch:
             voids=self._voids,
         )
 
-    def measure(self, finished: int, sent: float, *, asked: int, claims: Sequence[Claim], is_full: bool) -> None:
-        """Learn from an exchange that was sent at ``sent``, settled ``finished`` jobs and returned these claims.
+    def measure(
+        self, finished: int, sent: float, request: ClaimRequest | None, answer: ExchangeAnswer, *, is_narrow: bool
+    ) -> bool:
+        """Learn from an exchange that was sent at ``sent`` and settled ``finished`` jobs; return whether there may be more jobs to claim.
 
-        ``is_full``: there may be more jobs than it returned.
+        ``is_narrow``: the claim left out kinds of jobs that may be claimed ahead, so a short one does not show that there are none.
         """
-        now = self._lease.now()
+        now, asked = self._lease.now(), 0 if request is None else request.room
+        is_full = len(answer.claims) >= asked or not answer.is_whole
         self.pace = self.pace.settled(finished, now - self._measured)
         self._measured = now
-        if asked:
-            self.pace = self.pace.claimed(now - sent, is_full=is_full, has_keys=any(claim.key for claim in claims))
+        if request is not None and (is_full or request.prefetch or not is_narrow):
+            self.pace = self.pace.claimed(now - sent, is_full=is_full, has_keys=any(claim.key for claim in answer.claims))
+        return is_full
 
     def add(self, claims: Iterable[Claim], voids: int | None) -> None:
         """Keep claimed jobs until slots are free for them; not those of a claim that was voided before its answer came."""
@@ -127,9 +133,10 @@ class Prefetch:
 
     def refill(self) -> None:
         """Begin started jobs in the free slots, and ask for the start of more once few are left."""
-        while self._started and self._may_begin(self._started[0][1]):
-            claimed_at, claim = self._started.popleft()
-            self._begin(claim, claimed_at)
+        for kind, started in self._started.items():
+            while started and self._may_begin(kind, started[0][1]):
+                claimed_at, claim = started.popleft()
+                self._begin(claim, claimed_at)
         if self._waiting and not self._starting and self.pace.is_low(self._started_count()):
             self.wake.set()
 
@@ -146,7 +153,8 @@ class Prefetch:
             self.pace = self.pace.started(self._lease.now() - sent)
             if claims is self._starting and is_landed:  # else they were returned or forgotten in the meantime
                 self._starting = deque()
-                self._started.extend((at, _begun(claim)) for at, claim in claims)
+                for at, claim in claims:
+                    self._started[self._slots.kind_ahead(claim.job.task)].append((at, _begun(claim)))
             elif claims is self._starting:
                 self.forget()
             self.refill()
@@ -172,7 +180,7 @@ class Prefetch:
 
     def drop(self, lost: Collection[Key]) -> None:
         """Forget jobs that the store does not record for this worker any more."""
-        for claims in (self._started, self._starting, self._waiting) if lost else ():
+        for claims in (*self._started.values(), self._starting, self._waiting) if lost else ():
             kept = [each for each in claims if (each[1].job.id, each[1].job.token) not in lost]
             claims.clear()
             claims.extend(kept)
@@ -193,10 +201,12 @@ class Prefetch:
 
     def return_all(self) -> None:
         """Return all jobs to their queues."""
-        if self._are_threads and not self._lease.is_gone:
-            self._executor.return_unbegun(max(0, self._free()))
+        if self._has_threads and not self._lease.is_gone:
+            self._executor.return_unbegun(max(0, self._slots.free_ahead(RunnerKind.THREAD)))
         claims = list(self._all())
-        self._started, self._starting, self._waiting = deque(), deque(), deque()
+        self._starting, self._waiting = deque(), deque()
+        for started in self._started.values():
+            started.clear()
         self._return(claims)
 
     def are_returning(self, jobs: Iterable[Key]) -> None:
@@ -210,28 +220,36 @@ class Prefetch:
             self.wake.set()
 
     def _all(self) -> Iterator[Aged]:
-        return chain(self._started, self._starting, self._waiting)
-
-    def _free(self) -> int:
-        return self._size - len(self._executor.running) + self._unbegun()
+        return chain(*self._started.values(), self._starting, self._waiting)
 
     def _unbegun(self) -> int:
         """Return how many started jobs wait for a thread, which takes them without the event loop."""
-        return self._executor.unbegun if self._are_threads else 0
+        return self._executor.unbegun if self._has_threads else 0
 
     def _started_count(self) -> int:
-        return len(self._started) + self._unbegun()
+        return sum(map(len, self._started.values())) + self._unbegun()
 
-    def _may_begin(self, claim: Claim) -> bool:
-        if self._are_threads and self._executor.threads_take(claim):
+    def _may_begin(self, kind: RunnerKind, claim: Claim) -> bool:
+        if kind is RunnerKind.THREAD and self._executor.threads_take(claim):
             return True
-        return self._size > len(self._executor.running) and self._slots.can_start
+        return self._slots.free_ahead(kind) > 0 and self._slots.can_start
 
     def _oldest(self) -> float | None:
         """Return when the first of these jobs was claimed, those that wait for a thread included."""
-        first = [each[0][0] for each in (self._started, self._starting, self._waiting) if each]
+        first = [each[0][0] for each in (*self._started.values(), self._starting, self._waiting) if each]
         unbegun = self._executor.unbegun_since() if self._unbegun() else None
         return min([*first, *(() if unbegun is None else (unbegun,))], default=None)
+
+    def _free(self) -> int:
+        """Return how many of the waiting jobs, in their order, find a free slot at once."""
+        free = {kind: self._slots.free_ahead(kind) - len(started) for kind, started in self._started.items()}
+        if self._has_threads:
+            free[RunnerKind.THREAD] -= self._unbegun()
+        for number, (_, claim) in enumerate(self._waiting):
+            free[kind := self._slots.kind_ahead(claim.job.task)] -= 1
+            if free[kind] < 0:
+                return number
+        return len(self._waiting)
 
     def _choose(self) -> None:
         """Choose the jobs that the next write starts, unless those of the last one are still unanswered."""
