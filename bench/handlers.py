@@ -39,10 +39,16 @@ for start in range(0, int(sys.argv[2]), {bulk}):
 """
 
 
+def fill(url: str, task: str, jobs: int) -> None:
+    """Make the tables, and enqueue jobs in bulk."""
+    command = [sys.executable, "-c", _FILL.format(bulk=BULK), task, str(jobs)]
+    subprocess.run(command, env={**os.environ, "HOLDFAST_URL": url}, check=True)
+
+
 def drain(url: str, app: str, task: str, jobs: int) -> None:
     """Fill an empty store, and run ``holdfast worker`` until nothing is left."""
+    fill(url, task, jobs)
     environment = {**os.environ, "HOLDFAST_URL": url}
-    subprocess.run([sys.executable, "-c", _FILL.format(bulk=BULK), task, str(jobs)], env=environment, check=True)
     command = [sys.executable, "-m", "holdfast.cli", "worker", f"bench.handler_tasks:{app}", "--until-empty"]
     subprocess.run([*command, "--log-level", "error"], env=environment, check=True, capture_output=True)
 
