@@ -74,7 +74,9 @@ def main(arguments: Sequence[str]) -> int:
                 print(f"round {number + 1}: {queues:,} queues: {found[-1]:,.0f} jobs/s", flush=True)
     for queues, found in rates.items():
         ratios = [one / base for one, base in zip(found, rates[options.queues[0]], strict=True)]
-        print(f"{queues:,} queues: {statistics.median(found):,.0f} jobs/s, {statistics.median(ratios):.2f} × {options.queues[0]:,}")
+        print(
+            f"{queues:,} queues: {statistics.median(found):,.0f} jobs/s, {statistics.median(ratios):.2f} × {options.queues[0]:,}"
+        )
     return 0
 
 

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from holdfast._core.metrics import BYTES, METRICS, MOST_VALUES, SECONDS, Kind
-from holdfast._core.tallies import MOST_WAITS, Distribution, Tallies, TallyDelta, Totals
+from holdfast._core.tallies import MOST_TIMES, Distribution, Tallies, TallyDelta, Totals
 
 JOB, MADE = UUID("01890a5d-ac96-774b-bcce-b302099a8057"), 1688096058.518
 
@@ -78,14 +78,55 @@ def test_many_values_are_counted_as_one_by_one() -> None:
 def test_waits_are_counted_in_buckets_before_there_are_many_and_each_reader_gets_all() -> None:
     tallies = Tallies(nullcontext())
     tallies.waited(("q", "mail", 0.3))
-    later = tallies.reader()
-    for _ in range(MOST_WAITS + 1):
+    first, later = tallies.reader(), tallies.reader()
+    for _ in range(MOST_TIMES + 1):
         tallies.waited(("q", "mail", 0.003))
     tallies.ended(("q", "mail", "completed", "completed", ""), [], [], 0.0)  # what each exchange does
     assert not tallies._waits
-    deltas = taken(tallies), later.take()
+    deltas = first.take(), later.take()
     for delta, early in zip(deltas, (1, 0), strict=True):
         assert delta is not None
         spread = dict(delta.spreads)["job_wait_seconds", "q", "mail"]
-        assert (spread.counts[0], spread.counts[SECONDS.index(0.5)]) == (MOST_WAITS + 1, early)
-    assert (tallies.take(), later.take()) == (None, None)
+        assert (spread.counts[0], spread.counts[SECONDS.index(0.5)]) == (MOST_TIMES + 1, early)
+    assert (first.take(), later.take()) == (None, None)
+
+
+def test_what_one_reader_has_not_taken_yet_goes_on_while_another_one_takes_often() -> None:
+    tallies = Tallies(nullcontext())
+    often, seldom = tallies.reader(), tallies.reader()
+    for _ in range(3):
+        tallies.count("writes_refused", "mail")
+        tallies.observe("store_call_seconds", 0.3, "get")
+        delta = often.take()
+        assert delta is not None
+        assert (dict(delta.counts), dict(delta.spreads)["store_call_seconds", "get"].counts[SECONDS.index(0.5)]) == (
+            {("writes_refused", "mail"): 1},
+            1,
+        )
+    later = seldom.take()
+    assert later is not None
+    assert dict(later.counts) == {("writes_refused", "mail"): 3}
+    assert dict(later.spreads)["store_call_seconds", "get"].counts[SECONDS.index(0.5)] == 3
+
+
+def test_many_queues_count_as_one_does() -> None:
+    tallies = Tallies(nullcontext())
+    numbers = range(MOST_TIMES + 1)
+    for number in numbers:
+        queue = f"q{number % 1000}"
+        tallies.waited((queue, "mail", 0.003 * (number % 5)))
+        tallies.ended((queue, "mail", "completed", "completed", ""), [JOB], [0.003 * (number % 7)], MADE + 1 + number % 9)
+    delta = taken(tallies)
+    counts = {name: sum(by for series, by in delta.counts if series[0] == name) for name in ("attempts", "jobs_finished")}
+    assert counts == {"attempts": len(numbers), "jobs_finished": len(numbers)}
+    sums = {name: Distribution.empty() for name in ("job_wait_seconds", "attempt_duration_seconds", "job_total_seconds")}
+    for series, spread in delta.spreads:
+        sums[series[0]].add(spread)
+    for name, values in (
+        ("job_wait_seconds", [0.003 * (number % 5) for number in numbers]),
+        ("attempt_duration_seconds", [0.003 * (number % 7) for number in numbers]),
+        ("job_total_seconds", [MADE + 1 + number % 9 - 1688096058.518 for number in numbers]),
+    ):
+        together = Distribution.empty()
+        together.observe(values, SECONDS)
+        assert (sums[name].counts, sums[name].total) == (together.counts, pytest.approx(together.total))

@@ -23,11 +23,11 @@ class Exposition:
     """
 
     def __init__(self, tallies: Tallies, gauges: Callable[[], Gauges] = dict) -> None:
-        self._tallies, self._gauges, self._totals = tallies, gauges, Totals()
+        self._counted, self._gauges, self._totals = tallies.reader(), gauges, Totals()
 
     def collect(self) -> Iterator["Metric"]:
         """Yield one family for each metric that has a value."""
-        self._totals.add(self._tallies.take())
+        self._totals.add(self._counted.take())
         by_name: defaultdict[str, dict[Series, Any]] = defaultdict(dict)
         for series, value in (*self._totals.counts.items(), *self._totals.spreads.items()):
             by_name[series[0]][series[1:]] = value

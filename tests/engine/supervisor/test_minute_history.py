@@ -38,7 +38,7 @@ JOB = ActiveJob(
 
 def delta(number: int) -> TallyDelta:
     """Make what a worker has counted of that many attempts."""
-    run, wait = Distribution([0, number] + [0] * 15), Distribution([number] + [0] * 16)
+    run, wait = Distribution({1: number}), Distribution({0: number})
     return TallyDelta(
         counts=((("attempts", "default", "t", "completed"), number), (("events", "worker.ready"), 1)),
         spreads=((("attempt_duration_seconds", "default", "t", "completed"), run), (("job_wait_seconds", "default", "t"), wait)),

@@ -68,18 +68,19 @@ class MinuteHistory:
         if self._environment is None:
             return
         tasks = self._open[worker].tasks
-        for (metric, *labels), number in delta.counts:
-            if metric == "attempts":
-                queue, task, outcome = labels
-                tasks[queue, task].outcomes[outcome] += number
-                tasks[queue, task].retried += number if outcome in FAILED else 0
-            elif metric == "jobs_finished" and labels[2] == State.FAILED:
-                tasks[labels[0], labels[1]].retried -= number
-        for (metric, *labels), spread in delta.spreads:
-            if metric == "attempt_duration_seconds":
-                tasks[labels[0], labels[1]].run.add(spread)
-            elif metric == "job_wait_seconds":
-                tasks[labels[0], labels[1]].wait.add(spread)
+        for series, number in delta.counts:
+            if series[0] == "attempts":
+                _, queue, name, outcome = series
+                task = tasks[queue, name]
+                task.outcomes[outcome] += number
+                task.retried += number if outcome in FAILED else 0
+            elif series[0] == "jobs_finished" and series[3] == State.FAILED:
+                tasks[series[1], series[2]].retried -= number
+        for series, spread in delta.spreads:
+            if series[0] == "attempt_duration_seconds":
+                tasks[series[1], series[2]].run.add(spread)
+            elif series[0] == "job_wait_seconds":
+                tasks[series[1], series[2]].wait.add(spread)
 
     def rescued(self, job: ActiveJob, move: Transition, worker: str) -> None:
         """Count a job that was taken from a worker, and the attempt that this ended, if its code ran."""

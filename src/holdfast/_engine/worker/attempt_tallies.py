@@ -1,13 +1,11 @@
 """What a worker counts of attempts whose end is in the store."""
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
-from uuid import UUID
 
 from holdfast._core.answers import Answer
 from holdfast._core.job import FINISHED, AttemptOutcome, State
 from holdfast._core.lifecycle import Transition
-from holdfast._core.tallies import Ending, Tallies
+from holdfast._core.tallies import Ended, Ending, Tallies, age_of
 from holdfast._engine.worker.finished_runs import FinishedRun
 
 COMPLETED = AttemptOutcome.COMPLETED.value
@@ -22,8 +20,8 @@ def count_exchange(
         return
     tallies.observe("store_call_seconds", seconds, "exchange")
     # Most attempts complete, and the same task's come in a row: a worker at its limit pays half a microsecond for each.
-    task, queue, jobs, times = "", "", list[UUID](), list[float | None]()
-    ended: defaultdict[Ending, tuple[list[UUID], list[float | None]]] = defaultdict(lambda: ([], []))
+    task, queue, now = "", "", wall()
+    found, ended = Ended(), dict[Ending, Ended]()
     for run, answer in zip(batch, answers, strict=True):
         move = run.transition
         if answer is not _APPLIED or move is None:
@@ -32,15 +30,22 @@ def count_exchange(
         if move.to is not _COMPLETED:
             if move.record is None:
                 continue
-            task, (jobs, times) = "", ended[job.queue, job.task, *_ending_of(move, move.record)]
+            task, found = "", _of(ended, (job.queue, job.task, *_ending_of(move, move.record)))
         elif job.task != task or job.queue != queue:
             task, queue = job.task, job.queue
-            jobs, times = ended[queue, task, COMPLETED, COMPLETED, ""]
-        jobs.append(job.id)
-        times.append(run.seconds)
-    now = wall()
-    for ending, (ids, ran) in ended.items():
-        tallies.ended(ending, ids, ran, now)
+            found = _of(ended, (queue, task, COMPLETED, COMPLETED, ""))
+        found.number += 1
+        if run.seconds is not None:
+            found.run.append(run.seconds)
+        if (age := age_of(job.id, now)) is not None:
+            found.whole.append(age)
+    tallies.all_ended(ended)
+
+
+def _of(ended: dict[Ending, Ended], ending: Ending) -> Ended:
+    if (found := ended.get(ending)) is None:
+        found = ended[ending] = Ended()
+    return found
 
 
 def _ending_of(move: Transition, outcome: AttemptOutcome) -> tuple[str, str, str]:
