@@ -1,0 +1,77 @@
+"""The numbers of one contest: a table, the targets, and a file of every number of every round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from bench.compare import targets
+from bench.compare.catalogue import Entry, Peer
+from bench.compare.figures import NAMES
+from bench.rounds import Book
+
+FIGURES = tuple(figure for names in NAMES.values() for figure in names)
+
+
+class Contest(msgspec.Struct):
+    """What a file holds: rounds are keyed by figure and entry."""
+
+    about: dict[str, str]
+    rounds: dict[str, list[float | None]]
+
+    def book(self) -> Book:
+        """Return the numbers as they were measured."""
+        book = Book()
+        for key, values in self.rounds.items():
+            figure, _, name = key.partition(" | ")
+            book.entries[figure, name] = [float("nan") if value is None else value for value in values]
+        return book
+
+
+def title(peer: Peer, entry: Entry) -> str:
+    """Return the name of an entry in all tables."""
+    return f"{peer.name}, {entry.setting}, {entry.kind}"
+
+
+def show(peer: Peer, book: Book) -> None:
+    """Print the table and the targets."""
+    console = Console(width=200, highlight=False)
+    figures = [figure for figure in FIGURES if any(each == figure for each, _ in book.entries)]
+    table = Table(f"{peer.name}, medians", *figures)
+    for name in dict.fromkeys(name for _, name in book.entries):
+        table.add_row(name, *(number(book.median(figure, name)) for figure in figures))
+    console.print(table)
+    found = Table("Holdfast", "wanted", "found", "")
+    for text, wanted, value, is_enough in targets.judged(book):
+        found.add_row(text, wanted, f"{value:.2f}", "yes" if is_enough else "NO")
+    if found.row_count:
+        console.print(found)
+
+
+def write(peer: Peer, book: Book, folder: Path, about: dict[str, str]) -> None:
+    """Write the file. Figures that were not measured now stay as an earlier run left them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{peer.name}.json"
+    before = msgspec.json.decode(path.read_bytes(), type=Contest).rounds if path.exists() else {}
+    measured = {figure for figure, _ in book.entries}
+    kept = {key: values for key, values in before.items() if key.partition(" | ")[0] not in measured}
+    now = {f"{figure} | {name}": [float(f"{value:.5g}") for value in values] for (figure, name), values in book.entries.items()}
+    data = {"about": about, "rounds": {**kept, **now}}
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(data), indent=1) + b"\n")
+
+
+def read(folder: Path) -> Iterator[tuple[str, Contest]]:
+    """Yield the contests of all files, by the names of the peers."""
+    for path in sorted(folder.glob("*.json")):
+        yield path.stem, msgspec.json.decode(path.read_bytes(), type=Contest)
+
+
+def number(value: float | None) -> str:
+    """Return a figure for readers; empty if there is none."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
