@@ -9,7 +9,7 @@ MINUTES ?= 10
 LONG ?= none
 SCALE ?= 100000
 ARGS ?=
-QUICK := tests/core tests/engine tests/contract/test_memory.py tests/contract/test_sqlite.py::TestSqlite tests/house/test_imports.py
+QUICK_TESTS := tests/core tests/engine tests/contract/test_memory.py tests/contract/test_sqlite.py::TestSqlite tests/house/test_imports.py
 
 # The interpreter: PYTHON= when given, else the one .venv was made with, else the first that runs and is new enough.
 # (A name on the path proves nothing: a version manager's shim may exist and refuse to run.)
@@ -45,7 +45,7 @@ evolution: $(EVOLUTION) ## the same in the browser: paste a repository, watch it
 	@PYTHONPATH=examples .venv/bin/python -m evolution_web
 
 quick: $(DEV) ## the tests to run while you work: no servers, less than a minute (ARGS="-k lease -x")
-	@.venv/bin/python -m pytest -q -n 2 --dist worksteal $(QUICK) $(ARGS)
+	@.venv/bin/python -m pytest -q -n 2 --dist worksteal $(QUICK_TESTS) $(ARGS)
 
 test: $(DEV) $(SERVERS) ## run what a change can break, four tests at a time (ARGS="-k lease -x", or ARGS="-n 0" for one)
 	@.venv/bin/python -m pytest -n 4 --dist worksteal --long $(LONG) $(ARGS)
@@ -89,9 +89,11 @@ torture: $(DEV) $(SERVERS) ## hurt real processes and servers in every way (MINU
 models: $(DEV) ## search the models of the token protocol to their end, mutants too (ARGS="keys")
 	@.venv/bin/python scripts/check_models.py $(ARGS)
 
-bench: $(BENCH) ## measure Holdfast beside its peers on this machine (SCALE=1000000 ARGS="--rounds 20")
-	@.venv/bin/python -m bench --scale $(SCALE) $(ARGS)
-	@test -n "$(ARGS)" || .venv/bin/python -m bench.rows
+bench: $(BENCH) ## measure Holdfast beside its peers on this machine (SCALE=1000000 ARGS="--rounds 20" or ONLY=celery QUICK=1)
+	@test -n "$(ONLY)$(QUICK)" || .venv/bin/python -m bench --scale $(SCALE) $(ARGS)
+	@test -n "$(ARGS)$(ONLY)$(QUICK)" || .venv/bin/python -m bench.rows
+	@test -n "$(ARGS)" || scripts/install_debian.sh redis-server
+	@test -n "$(ARGS)" || .venv/bin/python -m bench.compare $(ONLY) $(if $(QUICK),--quick --rounds 2)
 
 peers: $(PEERS) ## kill and freeze workers of Holdfast and its peers alike (ARGS="--only holdfast celery")
 	@scripts/install_debian.sh redis-server

@@ -53,6 +53,7 @@ MAP: dict[str, tuple[str, ...]] = {
         "proof-methods",
         "proof-found",
         "proof-models",
+        "performance",
     ),
     "Operate": (
         "how-to/deployment",

@@ -104,7 +104,7 @@ GRAPHILE = Peer(
     source="worker.graphile.org/docs/performance, and perfTest of its repository",
     entries=(
         Entry("best", "async", 100_000, "localQueue of 500, completeJobBatchDelay 0, concurrentJobs 24, maxPoolSize 10"),
-        Entry("defaults", "async", 4_000, "its preset: concurrentJobs 1, maxPoolSize 10, pollInterval 2 s"),
+        Entry("defaults", "async", 2_000, "its preset: concurrentJobs 1, maxPoolSize 10, pollInterval 2 s"),
     ),
     head=f"SELECT min(id) {_JOBS_OF_GRAPHILE} WHERE locked_at IS NULL",
     left=f"SELECT 1 {_JOBS_OF_GRAPHILE} ORDER BY id DESC LIMIT 1",
@@ -118,7 +118,7 @@ PG_BOSS = Peer(
     source="timgit.github.io/pg-boss, work()",
     entries=(
         Entry("best", "async", 60_000, "batchSize 1000, burstWhenBatchFull, notify, maxPoolSize 10"),
-        Entry("defaults", "async", 20, "batchSize 1, pollingIntervalSeconds 2"),
+        Entry("defaults", "async", 4, "batchSize 1, pollingIntervalSeconds 2"),
     ),
     head="SELECT min(id::text) FROM pgboss.job WHERE state = 'created'",
     left="SELECT 1 FROM pgboss.job WHERE state IN ('created', 'active') ORDER BY id DESC LIMIT 1",
@@ -179,7 +179,7 @@ PGQUEUER = Peer(
     entries=(
         Entry("best", "async", 60_000, "AsyncpgPoolDriver of 4, batch_size 1000, uvloop, its autovacuum settings"),
         Entry("defaults", "async", 10_000, "one connection, batch_size 10"),
-        Entry("best", "def", 20_000, "as best, def handlers in threads"),
+        Entry("best", "def", 20_000, "as best, with asyncio.to_thread()"),
     ),
     head="SELECT min(id) FROM pgqueuer WHERE status = 'queued'",
     left="SELECT 1 FROM pgqueuer ORDER BY id DESC LIMIT 1",
@@ -192,9 +192,9 @@ CHANCY = Peer(
     environment="chancy",
     source="chancy's documentation of Queue and Worker",
     entries=(
-        Entry("best", "async", 10_000, "AsyncExecutor, concurrency 100, uvloop"),
-        Entry("defaults", "process", 400, "its default queue: ProcessExecutor, a process per core"),
-        Entry("best", "def", 3_000, "ThreadedExecutor, concurrency 10"),
+        Entry("best", "async", 10_000, "AsyncExecutor, concurrency 1000, eager_polling, uvloop"),
+        Entry("defaults", "process", 4, "its default queue: ProcessExecutor, a process per core"),
+        Entry("best", "def", 3_000, "ThreadedExecutor, concurrency 10, eager_polling"),
     ),
     head="SELECT min(id::text) FROM chancy_jobs WHERE state = 'pending'",
     left="SELECT 1 FROM chancy_jobs WHERE state NOT IN ('succeeded', 'failed') LIMIT 1",

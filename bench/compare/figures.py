@@ -51,7 +51,7 @@ def enqueues(site: Site, sizes: Sizes) -> Figures:
 
 def drains(site: Site, sizes: Sizes) -> Figures:
     """Drain with one worker process and with two; jobs per second."""
-    jobs = max(20, round(site.entry.jobs * sizes.part))
+    jobs = _part(site.entry.jobs, sizes)
     with calling(site) as caller:
         found = {}
         for processes in (1, 2):
@@ -79,9 +79,9 @@ def latencies(site: Site, sizes: Sizes) -> Figures:
 def payloads(site: Site, sizes: Sizes) -> Figures:
     """Enqueue in bulk and drain with larger payloads; jobs per second. A hundred bytes are the other figures."""
     found: Figures = {}
-    for name, size in SIZES.items():
-        jobs = max(20, round(min(site.entry.jobs, 20_000 if size < 10_000 else 2_000) * sizes.part))
-        with calling(site) as caller:
+    with calling(site) as caller:
+        for name, size in SIZES.items():
+            jobs = _part(min(site.entry.jobs, 20_000 if size < 10_000 else 2_000), sizes)
             found[f"bulk {name}"] = jobs / caller.act("bulk", count=jobs, size=size)
             found[f"drain {name}"] = jobs / _drain(site, 1)
     return found
@@ -95,6 +95,10 @@ NAMES: dict[str, tuple[str, ...]] = {
     "latency": ("p50 at 50", "p99 at 50", "p50 at 500", "p99 at 500"),
     "payload": tuple(f"{act} {size}" for size in SIZES for act in ("bulk", "drain")),
 }
+
+
+def _part(jobs: int, sizes: Sizes) -> int:
+    return max(min(20, jobs), round(jobs * sizes.part))
 
 
 def nothing(act: str) -> Figures:

@@ -62,7 +62,7 @@ class Site(Struct, frozen=True):
 
     def log(self) -> str:
         """Return the ends of all its logs."""
-        return "\n".join(each.read_text(errors="replace")[-2000:] for each in sorted(self.folder.glob("*.log")))
+        return "\n".join(each.read_text(errors="replace")[-600:] for each in sorted(self.folder.glob("*.log")))
 
 
 class Caller:

@@ -37,13 +37,13 @@ def title(peer: Peer, entry: Entry) -> str:
     return f"{peer.name}, {entry.setting}, {entry.kind}"
 
 
-def show(peer: Peer, book: Book) -> None:
+def show(name: str, book: Book) -> None:
     """Print the table and the targets."""
     console = Console(width=200, highlight=False)
     figures = [figure for figure in FIGURES if any(each == figure for each, _ in book.entries)]
-    table = Table(f"{peer.name}, medians", *figures)
-    for name in dict.fromkeys(name for _, name in book.entries):
-        table.add_row(name, *(number(book.median(figure, name)) for figure in figures))
+    table = Table(f"{name}, medians", *figures)
+    for entry in dict.fromkeys(entry for _, entry in book.entries):
+        table.add_row(entry, *(number(book.median(figure, entry)) for figure in figures))
     console.print(table)
     found = Table("Holdfast", "wanted", "found", "")
     for text, wanted, value, is_enough in targets.judged(book):
@@ -52,16 +52,22 @@ def show(peer: Peer, book: Book) -> None:
         console.print(found)
 
 
-def write(peer: Peer, book: Book, folder: Path, about: dict[str, str]) -> None:
+def write(name: str, book: Book, folder: Path, about: dict[str, str]) -> None:
     """Write the file. Figures that were not measured now stay as an earlier run left them."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{peer.name}.json"
+    path = folder / f"{name}.json"
     before = msgspec.json.decode(path.read_bytes(), type=Contest).rounds if path.exists() else {}
     measured = {figure for figure, _ in book.entries}
     kept = {key: values for key, values in before.items() if key.partition(" | ")[0] not in measured}
-    now = {f"{figure} | {name}": [float(f"{value:.5g}") for value in values] for (figure, name), values in book.entries.items()}
+    now = {f"{figure} | {entry}": [float(f"{value:.5g}") for value in values] for (figure, entry), values in book.entries.items()}
     data = {"about": about, "rounds": {**kept, **now}}
     path.write_bytes(msgspec.json.format(msgspec.json.encode(data), indent=1) + b"\n")
+
+
+def earlier(name: str, folder: Path) -> Book:
+    """Return the rounds of an earlier run, to which those of another run are added."""
+    path = folder / f"{name}.json"
+    return msgspec.json.decode(path.read_bytes(), type=Contest).book() if path.exists() else Book()
 
 
 def read(folder: Path) -> Iterator[tuple[str, Contest]]:
