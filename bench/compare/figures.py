@@ -10,12 +10,14 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from bench.compare.processes import Site, Stuck, calling, working
-from bench.compare.watch import watch
+from bench.compare.processes import Caller, Site, Stuck, calling, go_on, stop, working
+from bench.compare.watch import FileWatch, Watch, watch
 from bench.figures import Figures
 
 TIMEOUT = 60.0
 POLL = 0.005
+SETTLE = 1.0
+"""Seconds in which the other workers start, too, after one of them has run a job."""
 SIZES = {"4 KB": 4096, "64 KB": 65536}
 
 
@@ -53,11 +55,7 @@ def drains(site: Site, sizes: Sizes) -> Figures:
     """Drain with one worker process and with two; jobs per second."""
     jobs = _part(site.entry.jobs, sizes)
     with calling(site) as caller:
-        found = {}
-        for processes in (1, 2):
-            caller.act("bulk", count=jobs)
-            found[f"drain {processes}"] = jobs / _drain(site, processes)
-    return found
+        return {f"drain {processes}": jobs / _drain(site, caller, processes, jobs)[1] for processes in (1, 2)}
 
 
 def latencies(site: Site, sizes: Sizes) -> Figures:
@@ -82,8 +80,8 @@ def payloads(site: Site, sizes: Sizes) -> Figures:
     with calling(site) as caller:
         for name, size in SIZES.items():
             jobs = _part(min(site.entry.jobs, 20_000 if size < 10_000 else 2_000), sizes)
-            found[f"bulk {name}"] = jobs / caller.act("bulk", count=jobs, size=size)
-            found[f"drain {name}"] = jobs / _drain(site, 1)
+            enqueued, drained = _drain(site, caller, 1, jobs, size)
+            found |= {f"bulk {name}": jobs / enqueued, f"drain {name}": jobs / drained}
     return found
 
 
@@ -106,18 +104,36 @@ def nothing(act: str) -> Figures:
     return dict.fromkeys(NAMES[act], math.nan)
 
 
-def _drain(site: Site, processes: int) -> float:
-    """Return the seconds from the moment a worker takes the first job to the one when the store knows that all have run."""
-    look = watch(site.url)
+def _drain(site: Site, caller: Caller, processes: int, jobs: int, size: int = 0) -> tuple[float, float]:
+    """Return the seconds of the bulk enqueue, and those from a worker's first claim until the store knows that all jobs have run.
+
+    The workers have started and run a job. They are stopped while the queue is filled, so that no start of a process is measured.
+    """
+    look, before = watch(site.url), len(_reports(site))
     try:
-        first = look.ask(site.peer.head)
-        with working(site, processes):
+        with working(site, processes) as workers:
+            caller.act("ping", count=1, rate=50)
+            _reported(site, before + 1)
+            time.sleep(SETTLE)
+            _stop(look, workers)
+            enqueued = caller.act("bulk", count=jobs, size=size)
+            first = look.ask(site.peer.head)
+            go_on(workers)
             _until(site, lambda: look.ask(site.peer.head) != first)
             began = time.perf_counter()
             _until(site, lambda: not look.ask(site.peer.left))
-            return time.perf_counter() - began
+            return enqueued, time.perf_counter() - began
     finally:
         look.close()
+
+
+def _stop(look: Watch, workers: list[int]) -> None:
+    """Stop the workers, but not while one of them holds the lock of a file of SQLite."""
+    stop(workers)
+    while isinstance(look, FileWatch) and not look.is_free():
+        go_on(workers)
+        time.sleep(POLL)
+        stop(workers)
 
 
 def _reports(site: Site) -> list[str]:

@@ -107,19 +107,53 @@ def calling(site: Site) -> Iterator[Caller]:
 
 
 @contextmanager
-def working(site: Site, processes: int) -> Iterator[None]:
-    """Have as many worker processes."""
+def working(site: Site, processes: int) -> Iterator[list[int]]:
+    """Have as many worker processes; their ids."""
     if site.peer.scales:
         workers = [site.start("work", processes=processes)]
     else:
         workers = [site.start("work", number=number + 1) for number in range(processes)]
     try:
-        yield
+        yield [worker.pid for worker in workers]
     finally:
         for worker in workers:
             worker.send_signal(signal.SIGTERM)
         for worker in workers:
             end(worker)
+
+
+def stop(workers: list[int]) -> None:
+    """Stop workers and all processes below them where they are."""
+    for process in _tree(workers):
+        _signal(process, signal.SIGSTOP)
+
+
+def go_on(workers: list[int]) -> None:
+    """Continue stopped workers, the children first, so that no parent misses them."""
+    for process in reversed(_tree(workers)):
+        _signal(process, signal.SIGCONT)
+
+
+def _tree(roots: list[int]) -> list[int]:
+    """Return processes and all their descendants, parents first."""
+    parents: dict[int, list[int]] = {}
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = each.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue  # it has ended
+        parents.setdefault(int(text.rpartition(")")[2].split()[1]), []).append(int(each.parent.name))
+    found = list(roots)
+    for process in found:
+        found += parents.get(process, [])
+    return found
+
+
+def _signal(process: int, number: signal.Signals) -> None:
+    try:
+        os.kill(process, number)
+    except ProcessLookupError:
+        pass  # it has ended
 
 
 def end(process: subprocess.Popen[str], number: signal.Signals = signal.SIGTERM) -> None:

@@ -21,6 +21,17 @@ class FileWatch:
         rows = self._file.execute(query).fetchall()
         return rows[0][0] if rows else None
 
+    def is_free(self) -> bool:
+        """Return whether no process holds the lock of the file."""
+        try:
+            self._file.execute("PRAGMA busy_timeout = 0")
+            self._file.execute("BEGIN IMMEDIATE")
+            self._file.execute("ROLLBACK")
+        except sqlite3.OperationalError:
+            return False
+        self._file.execute("PRAGMA busy_timeout = 30000")
+        return True
+
     def close(self) -> None:
         self._file.close()
 
