@@ -17,6 +17,7 @@ from msgspec import Struct
 from bench.compare.catalogue import Entry, Peer
 from bench.compare.environments import DRIVERS
 
+ROOT = Path(__file__).parents[2]
 TIMEOUT = 90.0
 
 
@@ -51,6 +52,8 @@ class Site(Struct, frozen=True):
         environment["BENCH_REPORTS"] = str(self.reports)
         if self.peer.packages:
             environment.pop("PYTHONPATH", None)
+        else:
+            environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [environment.get("PYTHONPATH")])])
         program, *folders = self.command
         drivers = Path(folders[0]) if folders else DRIVERS
         words = [program, str(drivers / self.peer.driver), verb, json.dumps(order)]

@@ -43,7 +43,7 @@ def test_targets_name_entries_that_exist() -> None:
     assert {name for name in named if ", raw, " not in name} <= TITLES
 
 
-def test_a_ratio_is_the_median_over_rounds_of_ours_to_the_best_of_the_others() -> None:
+def test_a_ratio_is_the_median_over_rounds_of_holdfast_to_the_best_peer() -> None:
     book = Book()
     for ours, one, other in ((20, 10, 5), (30, 10, 30), (40, math.nan, 10), (math.nan, 1, 1)):
         for name, value in (("ours", ours), ("one", one), ("other", other)):
