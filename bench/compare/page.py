@@ -76,16 +76,14 @@ def _table(act: str, rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 def _targets(books: Sequence[Book]) -> Iterator[str]:
     """Yield each target once, from the run with the most rounds of it."""
-    best: dict[str, tuple[int, str, float, bool]] = {}
-    for book in books:
-        rounds = max(map(len, book.entries.values()))
-        for text, wanted, value, is_enough in targets.judged(book):
-            if text not in best or rounds > best[text][0]:
-                best[text] = (rounds, wanted, value, is_enough)
-    yield "| Holdfast | wanted | found | |"
-    yield "|---|---|---|---|"
-    for text, (_, wanted, value, is_enough) in best.items():
-        yield f"| {text} | {wanted} | {value:.2f} | {'yes' if is_enough else '**no**'} |"
+    best: dict[str, targets.Judgment] = {}
+    for each in (each for book in books for each in targets.judged(book)):
+        if each.text not in best or each.rounds > best[each.text].rounds:
+            best[each.text] = each
+    yield "| Holdfast | wanted | found | | rounds |"
+    yield "|---|---|---|---|---|"
+    for each in best.values():
+        yield f"| {each.text} | {each.wanted} | {each.found:.2f} | {'yes' if each.is_met else '**no**'} | {each.rounds} |"
 
 
 def _settings(contests: Sequence[tuple[str, Contest, Book]]) -> Iterator[str]:

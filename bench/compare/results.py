@@ -46,8 +46,8 @@ def show(name: str, book: Book) -> None:
         table.add_row(entry, *(number(book.median(figure, entry)) for figure in figures))
     console.print(table)
     found = Table("Holdfast", "wanted", "found", "")
-    for text, wanted, value, is_enough in targets.judged(book):
-        found.add_row(text, wanted, f"{value:.2f}", "yes" if is_enough else "NO")
+    for each in targets.judged(book):
+        found.add_row(each.text, each.wanted, f"{each.found:.2f}", "yes" if each.is_met else "NO")
     if found.row_count:
         console.print(found)
 

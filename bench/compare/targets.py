@@ -88,17 +88,27 @@ def times(book: Book, figure: str, peer: str, ours: str) -> float | None:
     return ratio(book, Target("", above, (below,), 0.0))
 
 
-def judged(book: Book) -> Iterator[tuple[str, str, float, bool]]:
-    """Yield text, what is wanted, what was found, and whether that is enough, for all that was measured."""
+class Judgment(Struct, frozen=True):
+    """A target, what was found, and in how many rounds."""
+
+    text: str
+    wanted: str
+    found: float
+    is_met: bool
+    rounds: int
+
+
+def judged(book: Book) -> Iterator[Judgment]:
+    """Yield all targets that were measured."""
     for target in TARGETS:
         found = ratio(book, target)
         if found is not None:
-            yield target.text, f"≥ {target.least:g} ×", found, found >= target.least
+            yield Judgment(target.text, f"≥ {target.least:g} ×", found, found >= target.least, len(book.entries[target.above]))
     theirs = [book.median(*cell) for cell in book.entries if cell[0] == _FASTEST.cell[0] and not cell[1].startswith("holdfast")]
     ours, known = book.median(*_FASTEST.cell), [value for value in theirs if value is not None]
     if ours is not None and known:
-        yield _FASTEST.text, "≥ 1 ×", min(known) / ours, min(known) >= ours
+        yield Judgment(_FASTEST.text, "≥ 1 ×", min(known) / ours, min(known) >= ours, len(book.entries[_FASTEST.cell]))
     for limit in LIMITS:
         value = book.median(*limit.cell)
         if value is not None:
-            yield limit.text, f"≤ {limit.most:g} ms", value, value <= limit.most
+            yield Judgment(limit.text, f"≤ {limit.most:g} ms", value, value <= limit.most, len(book.entries[limit.cell]))
