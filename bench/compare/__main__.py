@@ -68,8 +68,8 @@ def _contest(name: str, peers: Sequence[Peer], options: argparse.Namespace) -> N
                 contestants = [each for each in _contestants(peers, act) if each[1].kind in options.kinds or act == "enqueue"]
                 for contestant in contestants if number % 2 else reversed(contestants):
                     _measure(contestant, act, sizes, book, stores, commands, failed)
+                results.write(name, book, options.results, about)
             _log(f"{name}: round {number + 1} of {options.rounds}, {time.monotonic() - began:.0f} s")
-            results.write(name, book, options.results, about)
     results.show(name, book)
 
 

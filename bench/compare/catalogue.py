@@ -118,9 +118,9 @@ PG_BOSS = Peer(
     source="timgit.github.io/pg-boss, work()",
     entries=(
         Entry("best", "async", 60_000, "batchSize 1000, burstWhenBatchFull, notify, maxPoolSize 10"),
-        Entry("defaults", "async", 4, "batchSize 1, pollingIntervalSeconds 2"),
+        Entry("defaults", "async", 6, "batchSize 1, pollingIntervalSeconds 2"),
     ),
-    head="SELECT min(id::text) FROM pgboss.job WHERE state = 'created'",
+    head="SELECT count(*) FROM pgboss.job WHERE state <> 'created'",
     left="SELECT 1 FROM pgboss.job WHERE state IN ('created', 'active') ORDER BY id DESC LIMIT 1",
 )
 CELERY = Peer(
@@ -196,7 +196,7 @@ CHANCY = Peer(
         Entry("defaults", "process", 4, "its default queue: ProcessExecutor, a process per core"),
         Entry("best", "def", 3_000, "ThreadedExecutor, concurrency 10, eager_polling"),
     ),
-    head="SELECT min(id::text) FROM chancy_jobs WHERE state = 'pending'",
+    head="SELECT count(*) FROM chancy_jobs WHERE state <> 'pending'",
     left="SELECT 1 FROM chancy_jobs WHERE state NOT IN ('succeeded', 'failed') LIMIT 1",
     share=0.2,
 )
