@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.compare import targets
-from bench.compare.catalogue import PEERS, Entry, Peer, Store
+from bench.compare.catalogue import OURS, PEERS, Entry, Peer, Store
 from bench.compare.chart import draw
 from bench.compare.figures import NAMES
 from bench.compare.results import Contest, number, read, title
@@ -48,7 +48,7 @@ def rival(peer: Peer, entry: Entry, act: str) -> str:
 
 def _entries(act: str, books: Sequence[Book]) -> Iterator[tuple[Peer, Entry, Book]]:
     """Yield the entries that have figures of an act, each with the book of the most rounds."""
-    for peer in PEERS:
+    for peer in (*OURS, *PEERS):
         for entry in peer.entries:
             keys = [(figure, title(peer, entry)) for figure in NAMES[act]]
             found = [book for book in books if any(book.median(*key) for key in keys)]
@@ -105,7 +105,7 @@ def _pairs(books: Sequence[Book]) -> Iterator[tuple[str, str, float, float]]:
     for figure, act in (("drain 1", "drain"), ("bulk", "enqueue"), ("p50 at 50", "latency")):
         for peer, entry, book in _entries(act, books):
             value, ours = book.median(figure, title(peer, entry)), book.median(figure, rival(peer, entry, act))
-            if value and ours and entry.setting == "best":
+            if value and ours and entry.setting == "best" and peer not in OURS:
                 yield figure, f"{peer.name}, {entry.kind}" if act == "drain" else peer.name, value, ours
 
 
