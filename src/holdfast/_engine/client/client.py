@@ -69,22 +69,21 @@ class Client(OperatorCalls):
         self._commits = GroupCommit(environment, self._retry)
         self.following = Following(self.get, environment.clock)
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> EnqueueAnswer:
+    async def enqueue(self, jobs: Sequence[NewJob], *, is_shared: bool = True) -> EnqueueAnswer:
         """Write all jobs durably, or none. Raises ``StoreUnavailable`` after ``give_up`` seconds: they may or may not be there.
 
         Raises ``UniqueConflict`` if a job with another payload has one of the keys. If the caller is cancelled while the write
-        is under way, its jobs may still be written. The jobs of other callers in the same commit are not affected.
+        is under way, its jobs may still be written. The jobs of other callers in the same commit are not affected; without
+        ``is_shared`` they have a separate commit, beside others that are under way.
         """
         if not jobs:
             return EnqueueAnswer()
-        if [job for job in jobs if job.unique_key is not None]:
-            answer = await self._commits.write(
-                jobs
-            )  # a commit of its jobs only: another caller's conflict must not undo this one
-            require_no_conflict(jobs, answer)
-            return answer
-        await self._commits.add(jobs)
-        return _ALL
+        if is_shared and not [job for job in jobs if job.unique_key is not None]:
+            await self._commits.add(jobs)
+            return _ALL
+        answer = await self._commits.write(jobs)  # of its jobs only: another caller's conflict must not undo this one
+        require_no_conflict(jobs, answer)
+        return answer
 
     async def get(self, job: UUID) -> JobView:
         """Return the job with its attempts; ``JobNotFound``."""

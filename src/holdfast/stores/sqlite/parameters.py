@@ -169,15 +169,18 @@ def jobs(news: Sequence[NewJob], under: tuple[UUID, Token] | None = None) -> Val
     """Return records and kinds of new jobs, and the job on whose token they depend."""
     kinds: dict[tuple[object, ...], EnqueueKind] = {}
     firsts: dict[tuple[str, str], int] = {}
+    last: tuple[object, ...] = ()
+    kind: EnqueueKind | None = None
     for place, job in enumerate(news):
         if job.unique_key is not None:
             first = firsts.setdefault((job.task, job.unique_key), place)
             kinds[place,] = _enqueuing(job, place, first)
             continue
         shared = job.all_but_payload()
-        kind = kinds.get(shared)
+        if kind is None or shared != last:  # equal neighbours are found by identity, without a hash of each job's values
+            last, kind = shared, kinds.get(shared)
         if kind is None:
-            kinds[shared] = _enqueuing(job, place)
+            kind = kinds[shared] = _enqueuing(job, place)
         else:
             kind.at.append(place)
     packed = records([(job.id, _NO_TOKEN, job.payload) for job in news])
