@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from holdfast._core.book.job_row import body_text
-from holdfast._core.job import NewJob
+from holdfast._core.job import ALL_BUT_PAYLOAD, NewJob
 from holdfast.databases.mongo.database import Document, MongoDatabase, Session
 from holdfast.stores.mongo.documents import job_document
 from holdfast.stores.mongo.names import Names
@@ -80,7 +80,7 @@ def documents_of(call: UUID, jobs: Sequence[NewJob], shown: Shown, time: Interva
     found, weights, form, weight = list[Document](), list[int](), Document(), 0
     alike: tuple[object, ...] = ()
     for job in jobs:
-        if (rest := job.all_but_payload()) != alike:
+        if (rest := ALL_BUT_PAYLOAD(job)) != alike:
             alike, form = rest, {**job_document(shown.new_row(job, time), None, None), "payload": ""}
             weight = weight_of(form)
         payload = body_text(job.payload)

@@ -49,7 +49,7 @@ class Moves(LimitedClaiming):
                 return answers.ALL
             is_known = True
         name, parameter = packing.enqueue(call, jobs, under, is_known=is_known)
-        async with self._here().keyed if any(job.unique_key is not None for job in jobs) else nullcontext():
+        async with self._here().keyed if [job for job in jobs if job.unique_key is not None] else nullcontext():
             return answers.enqueued(await self._fetch(name, parameter), jobs)
 
     async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:

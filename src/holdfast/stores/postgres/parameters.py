@@ -1,7 +1,7 @@
 """Packing of values into parameters: arrays of columns for plain values, JSON for rare or shared ones."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from contextlib import suppress
 from hashlib import sha256
 from itertools import groupby
 from typing import Any, TypeVar
@@ -10,70 +10,18 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from holdfast._core.encoding import extra_text, failure_text
-from holdfast._core.job import PLACE_OF, NewJob, Place, State, Token
+from holdfast._core.job import ALL_BUT_PAYLOAD, PLACE_OF, NewJob, Place, State, Token
 from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.policy import Policy
 from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, ProgressUpdate, QueueSettings, merged_notes
 from holdfast._core.text import json_text, storable_text
+from holdfast.stores.postgres.enqueue_json import Enqueue, EnqueueKind, KeyRequest, LongPayload
 
 INLINE = 512  # payloads up to this long stay in the job's row
 
 Key = tuple[str, str]
 Item = TypeVar("Item")
 _COMPLETED, _TOKEN = State.COMPLETED, Precondition.TOKEN
-
-
-class EnqueueKind(Struct, omit_defaults=True):
-    """The values that some new jobs share, with the id and payload of each; a missing payload is in ``LongPayload``."""
-
-    task: str
-    queue: str
-    priority: int
-    delay: float
-    policy: str
-    ids: list[UUID]
-    payloads: list[str | None]
-    run_at: datetime | None = None
-    tags: str | None = None
-    extra: str | None = None
-    expires_in: float | None = None
-    key: str = ""
-    unique_key: str | None = None
-    state: str | None = None
-
-
-class LongPayload(Struct, omit_defaults=True):
-    """A payload that is too long for its job's row, or that is not text; then it is sent as hexadecimal digits."""
-
-    job: UUID
-    payload: str | None = None
-    hex: str | None = None
-
-
-class KeyRequest(Struct):
-    """A unique key, the first job of the call that has it, and the terms of that job."""
-
-    task: str
-    key: str
-    job: UUID
-    digest: str
-    period: float | None = None
-    starts: bool = False
-
-
-class Enqueue(Struct, omit_defaults=True):
-    """The parameter of ``enqueue.sql`` and, without keys and parent, of ``enqueue_plain.sql``."""
-
-    call: UUID
-    kinds: list[EnqueueKind]
-    payloads: list[LongPayload]
-    is_durable: bool = False
-    keys: list[KeyRequest] = []
-    is_refused: bool = False
-    parent: UUID | None = None
-    parent_claim: UUID | None = None
-    parent_number: int | None = None
-    flow: UUID | None = None
 
 
 class SettleKind(Struct, omit_defaults=True):
@@ -133,14 +81,14 @@ def enqueue(
     firsts = firsts_of(keyed)
     ours = [job for job in jobs if job.unique_key is None or firsts[key_of(job)] is job] if keyed else jobs
     # Equal neighbours are found by identity, without a hash of each job's values: a quarter of the time for a thousand alike.
-    for shared, alike in groupby(ours, lambda job: (*job.all_but_payload(), bool(blocked) and job.id in blocked)):
+    for shared, alike in groupby(ours, (lambda job: (*ALL_BUT_PAYLOAD(job), job.id in blocked)) if blocked else ALL_BUT_PAYLOAD):
         some = list(alike)
         kind = kinds.get(shared)
         if kind is None:
             kind = kinds[shared] = _enqueuing(some[0])
             kind.state = State.BLOCKED.value if some[0].id in blocked else None
-        texts = [_text(job.payload) if len(job.payload) <= INLINE else None for job in some]
-        payloads += [_long_payload(job) for job, text in zip(some, texts, strict=True) if text is None]
+        texts = _inline_texts([job.payload for job in some])
+        payloads += [_long_payload(some[place]) for place, text in enumerate(texts) if text is None]
         kind.ids += [job.id for job in some]
         kind.payloads += texts
     asked = Enqueue(call, list(kinds.values()), payloads, is_durable, flow=flow)
@@ -386,6 +334,14 @@ def _known(tasks: Mapping[str, Policy]) -> tuple[list[str], list[str], list[floa
 def _long_payload(job: NewJob) -> LongPayload:
     text = _text(job.payload)
     return LongPayload(job.id, hex=job.payload.hex()) if text is None else LongPayload(job.id, text)
+
+
+def _inline_texts(payloads: Sequence[bytes]) -> list[str | None]:
+    """Return payloads as text, or None for those that do not belong in their jobs' rows."""
+    if max(map(len, payloads)) <= INLINE and b"\0" not in b"".join(payloads):
+        with suppress(UnicodeDecodeError):
+            return [*map(bytes.decode, payloads)]
+    return [_text(payload) if len(payload) <= INLINE else None for payload in payloads]
 
 
 def _text(value: bytes) -> str | None:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast._core.encoding import extra_text, failure_text
-from holdfast._core.job import PLACE_OF, NewJob, Place, State, Token
+from holdfast._core.job import ALL_BUT_PAYLOAD, PLACE_OF, NewJob, Place, State, Token
 from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.policy import LONGEST_HOOK_DELAY
 from holdfast._core.requests import (
@@ -176,7 +176,7 @@ def jobs(news: Sequence[NewJob], under: tuple[UUID, Token] | None = None) -> Val
             first = firsts.setdefault((job.task, job.unique_key), place)
             kinds[place,] = _enqueuing(job, place, first)
             continue
-        shared = job.all_but_payload()
+        shared = ALL_BUT_PAYLOAD(job)
         if kind is None or shared != last:  # equal neighbours are found by identity, without a hash of each job's values
             last, kind = shared, kinds.get(shared)
         if kind is None:
