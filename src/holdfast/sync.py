@@ -43,10 +43,7 @@ class Portal(Forked):
 
     def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Wait in this thread for its result; Ctrl-C cancels it."""
-        return self.wait(self.begin(coroutine))
-
-    def wait(self, future: "Future[Result]") -> Result:
-        """Wait in this thread for the result of what was begun; Ctrl-C cancels it."""
+        future = self.begin(coroutine)
         try:
             return future.result()
         except BaseException:

@@ -1,6 +1,7 @@
 """The ids and random numbers of the machine."""
 
 from copy import copy
+from itertools import pairwise
 from threading import Thread
 from uuid import UUID
 
@@ -62,3 +63,38 @@ def test_jitter_goes_both_ways() -> None:
     drawn = [SystemRandomness().jitter() for _ in range(200)]
     assert -1.0 <= min(drawn) < -0.5
     assert 0.5 < max(drawn) <= 1.0
+
+
+def test_many_ids_sort_between_those_before_and_after_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    randomness, now = SystemRandomness(), [1_700_000_000_000_000_000]
+    monkeypatch.setattr(clock.time, "time_ns", lambda: now[0])
+    made = [*randomness.uuid7s(1), *randomness.uuid7s(0), randomness.uuid7(), *randomness.uuid7s(2000)]
+    now[0] -= 3_600_000_000_000
+    made += [*randomness.uuid7s(2000), randomness.uuid7()]
+    now[0] += 7_200_000_000_000
+    made += randomness.uuid7s(2000)
+    assert made == sorted(made)
+    assert len(set(made)) == len(made) == 6003
+    assert {(each.version, each.variant) for each in made} == {(7, made[0].variant)}
+    assert len({each.int >> 80 for each in made}) == 2
+
+
+@pytest.mark.parametrize("free", [0, 2**50, 2**62])
+def test_many_ids_cross_the_bits_of_the_variant(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
+    monkeypatch.setattr(clock.time, "time_ns", lambda: 1_700_000_000_000_000_000)
+    randomness = SystemRandomness()
+    randomness._last = (1_700_000_000_000 << clock.FREE_BITS) + 2**clock.FREE_BITS - 1 - free
+    made = [randomness.uuid7(), *randomness.uuid7s(100), randomness.uuid7()]
+    assert made == sorted(made)
+    assert {(each.version, each.variant) for each in made} == {(7, made[0].variant)}
+
+
+def test_s2_clones_of_a_process_never_make_the_same_ids_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock.time, "time_ns", lambda: 1_700_000_000_000_000_000)
+    original = SystemRandomness()
+    first = original.uuid7()
+    clones = [copy(original) for _ in range(4)]
+    made = [each.uuid7s(50) for each in (original, *clones)]
+    assert len({first, *(each for ids in made for each in ids)}) == 1 + 5 * 50
+    steps = {later.int - earlier.int for ids in made for earlier, later in pairwise(ids)}
+    assert (len(steps), max(steps) > 2**40) == (5 * 49, True)

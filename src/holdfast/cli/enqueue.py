@@ -1,10 +1,13 @@
 """``holdfast enqueue``."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from shutil import copyfileobj
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -15,13 +18,14 @@ from holdfast.cli.completions import complete_app, complete_queue, complete_task
 from holdfast.cli.options import DURATION, INSTANT, DurationType, app_of, app_option, utf8
 
 if TYPE_CHECKING:
+    from holdfast._engine.client.handle import Handle
     from holdfast._engine.tasks.task import TaskWithOptions
     from holdfast._engine.workflows.definition import WorkflowWithOptions
     from holdfast.app import App
 
     Order = TaskWithOptions[Any, ..., Any] | WorkflowWithOptions[..., Any]
 
-AT_ONCE: Final = 1000
+AT_ONCE: Final = 2000
 """The jobs of a file that one write enqueues."""
 FOR_EVER: Final = -1.0
 _BEGINNINGS: Final = ("{", "@", "-")
@@ -182,25 +186,71 @@ def _enqueue_one(order: "Order", fields: dict[str, Any], wait: float | None) -> 
 
 
 def _enqueue_many(order: "Order", file: str) -> None:
-    """Check all lines, enqueue them, and print an id for each."""
+    """Check all lines, then enqueue them, and print an id for each that is stored. Only a few chunks of them are in memory."""
     from holdfast._engine.tasks.task import TaskWithOptions
     from holdfast.errors import PayloadInvalid
 
-    payloads = list[dict[str, Any]]()
-    for number, line in enumerate(_read(file).splitlines(), 1):
-        if not line.strip():
-            continue
-        payloads.append(_fields(line, f"{file}, line {number}"))
-        try:
-            order.bind(**payloads[-1])
-        except PayloadInvalid as error:
-            raise type(error)(f"{file}, line {number}: {error}") from None
-    for start in range(0, len(payloads), AT_ONCE):
-        batch = payloads[start : start + AT_ONCE]
-        for handle in (
-            order.enqueue_many(batch) if isinstance(order, TaskWithOptions) else [order.enqueue(**fields) for fields in batch]
-        ):
-            click.echo(handle.id)
+    with _opened(file) as source:
+        total = 0
+        for where, fields in _payloads(source, file):
+            total += 1
+            try:
+                order.bind(**fields)
+            except PayloadInvalid as error:
+                raise type(error)(f"{where}: {error}") from None
+        source.seek(0)
+        payloads, progress = (fields for _, fields in _payloads(source, file)), _Progress(total)
+        with progress:
+            if isinstance(order, TaskWithOptions):
+                order.write_many(payloads, AT_ONCE, progress.add)
+            else:
+                for fields in payloads:
+                    progress.add([order.enqueue(**fields)])
+
+
+class _Progress:
+    """Ids of stored jobs on stdout; on stderr how many, for a terminal as they are stored, for all others if the rest fails."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._count, self._is_shown = total, 0, sys.stderr.isatty()
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._is_shown:
+            click.echo(err=True)
+        if kind is not None:
+            click.echo(f"{self._line()}: those whose ids are printed; a chunk that was under way may be stored, too", err=True)
+
+    def add(self, handles: Sequence["Handle[Any]"]) -> None:
+        """Print the ids of jobs that are stored."""
+        self._count += len(handles)
+        click.echo("\n".join(str(handle.id) for handle in handles))
+        if self._is_shown:
+            click.echo(f"\r{self._line()}", err=True, nl=False)
+
+    def _line(self) -> str:
+        return f"{self._count:,} of {self._total:,} jobs enqueued"
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[IO[bytes]]:
+    """Open a file that can be read twice. A pipe is copied to a file without a name."""
+    with ExitStack() as stack:
+        with _readable(file):
+            source: IO[bytes] = sys.stdin.buffer if file == "-" else stack.enter_context(Path(file).open("rb"))
+            if file == "-" or not source.seekable():
+                pipe, source = source, stack.enter_context(TemporaryFile())
+                copyfileobj(pipe, source)
+                source.seek(0)
+        yield source
+
+
+def _payloads(source: IO[bytes], file: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, line in enumerate(source, 1):
+        if line.strip():
+            where = f"{file}, line {number}"
+            yield where, _fields(line, where)
 
 
 def _bytes_of(payload: str | None) -> bytes:
@@ -212,10 +262,16 @@ def _bytes_of(payload: str | None) -> bytes:
 
 
 def _read(file: str) -> bytes:
+    with _readable(file):
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+
+
+@contextmanager
+def _readable(file: str) -> Iterator[None]:
     from holdfast.errors import PayloadInvalid
 
     try:
-        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        yield
     except OSError as error:
         raise PayloadInvalid(f"{file!r} cannot be read: {error.strerror}") from None
     except ValueError as error:  # a name that no file can have

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import (
+    AsyncGenerator,
     AsyncIterable,
     AsyncIterator,
     Callable,
@@ -13,7 +14,8 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import suppress
+from concurrent.futures import Future, wait
+from contextlib import aclosing, suppress
 from itertools import islice
 from types import coroutine
 from typing import Any, Final, Protocol
@@ -111,7 +113,7 @@ def chunks(payloads: Payloads, chunk: Chunk) -> Iterator[list[NewJob]]:
         yield jobs
 
 
-async def achunks(payloads: "Payloads | AsyncIterable[Mapping[str, object]]", chunk: Chunk) -> AsyncIterator[list[NewJob]]:
+async def achunks(payloads: "Payloads | AsyncIterable[Mapping[str, object]]", chunk: Chunk) -> AsyncGenerator[list[NewJob], None]:
     """Yield the jobs of each write; the event loop gets a turn after each slice of payloads."""
     source = payloads.__aiter__() if isinstance(payloads, AsyncIterable) else iter(payloads)
     while some := await _next(source, chunk.room) if isinstance(source, AsyncIterator) else list(islice(source, chunk.room)):
@@ -125,17 +127,17 @@ async def achunks(payloads: "Payloads | AsyncIterable[Mapping[str, object]]", ch
 
 
 def write_chunks(
-    source: Iterator[list[NewJob]], begin: Callable[[list[NewJob]], Callable[[], Handles]], width: int, sink: Sink
+    source: Iterator[list[NewJob]], begin: Callable[[list[NewJob]], "Future[Handles]"], width: int, sink: Sink
 ) -> None:
     """Begin a write for each chunk, ``width`` of them at most under way, and give the handles of each to ``sink`` in their order.
 
-    ``begin`` returns what waits for the write. After an error no more are begun, those under way are waited for, and the error's
-    note is how many jobs are stored.
+    After an error no more are begun, those under way are waited for, and the error's note is how many jobs are stored. Ctrl-C cancels
+    those under way.
     """
-    stored, under_way = Stored(sink), deque[Callable[[], Handles]]()
+    stored, under_way = Stored(sink), deque[Future[Handles]]()
 
     def settle() -> None:
-        handles = under_way[0]()
+        handles = under_way[0].result()
         under_way.popleft()
         stored.add(handles)
 
@@ -147,18 +149,22 @@ def write_chunks(
         while under_way:
             settle()
     except BaseException as error:
+        if not isinstance(error, Exception):
+            for each in under_way:
+                each.cancel()
         with suppress(Exception):
             while under_way:
                 settle()
-        for each in under_way:
-            with suppress(Exception):
-                each()
+        wait(under_way)
         error.add_note(stored.note())
         raise
 
 
 async def awrite_chunks(
-    source: AsyncIterator[list[NewJob]], write: Callable[[list[NewJob]], Coroutine[Any, Any, Handles]], width: int, sink: Sink
+    source: AsyncGenerator[list[NewJob], None],
+    write: Callable[[list[NewJob]], Coroutine[Any, Any, Handles]],
+    width: int,
+    sink: Sink,
 ) -> None:
     """Do what ``write_chunks`` does, in the event loop. A cancelled call cancels the writes that are under way."""
     stored, under_way = Stored(sink), deque[asyncio.Task[Handles]]()
@@ -169,11 +175,12 @@ async def awrite_chunks(
         stored.add(handles)
 
     try:
-        async for jobs in source:
-            if len(under_way) == width:
-                await settle()
-            under_way.append(asyncio.get_running_loop().create_task(write(jobs)))
-            await turn()  # the write leaves before the next chunk is encoded
+        async with aclosing(source):
+            async for jobs in source:
+                if len(under_way) == width:
+                    await settle()
+                under_way.append(asyncio.get_running_loop().create_task(write(jobs)))
+                await turn()  # the write leaves before the next chunk is encoded
         while under_way:
             await settle()
     except BaseException as error:
@@ -192,12 +199,15 @@ class Stored:
     """How many jobs of the beginning of a call are stored."""
 
     def __init__(self, sink: Sink) -> None:
-        self._sink, self._count = sink, 0
+        self._sink, self._count, self._is_over = sink, 0, False
 
     def add(self, handles: Handles) -> None:
         """Count the jobs of the next chunk."""
         self._count += len(handles)
-        self._sink(handles)
+        if not self._is_over:
+            self._is_over = True  # a sink that raises is not called again
+            self._sink(handles)
+            self._is_over = False
 
     def note(self) -> str:
         """Return a sentence for the error that ends the call."""

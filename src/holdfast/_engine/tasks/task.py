@@ -1,8 +1,9 @@
 """A registered task as its callers use it: call it, or enqueue it."""
 
-from collections.abc import AsyncIterable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Mapping, Sequence
+from concurrent.futures import Future
 from datetime import datetime
-from functools import partial, update_wrapper
+from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec
 from uuid import UUID
 
@@ -162,12 +163,13 @@ class TaskWithOptions(Generic[Returned, Payload, Value]):
         """Write the jobs beside other writes of this event loop, if nothing forbids that."""
         return await (self._write(jobs) if self._width == 1 else self._send(jobs, is_shared=False))
 
-    def _begin(self, jobs: Sequence[NewJob]) -> Callable[[], list[Handle[Value]]]:
-        """Begin to write the jobs, and return what waits for their handles."""
+    def _begin(self, jobs: Sequence[NewJob]) -> "Future[list[Handle[Value]]]":
+        """Begin to write the jobs."""
         if self._width == 1:
-            handles = self._write_here(jobs)
-            return lambda: handles
-        return partial(PORTAL.wait, PORTAL.begin(self._send(jobs, is_shared=False)))
+            done = Future[list[Handle[Value]]]()
+            done.set_result(self._write_here(jobs))
+            return done
+        return PORTAL.begin(self._send(jobs, is_shared=False))
 
     async def _write(self, jobs: Sequence[NewJob]) -> list[Handle[Value]]:
         around = connections_of(self._task).around_enqueue
