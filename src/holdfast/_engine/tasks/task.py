@@ -1,34 +1,32 @@
 """A registered task as its callers use it: call it, or enqueue it."""
 
-from collections.abc import AsyncIterable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec
 from uuid import UUID
 
-from msgspec import structs
+from msgspec import Struct
 
+from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.durations import Duration
 from holdfast._core.job import NewJob
-from holdfast._core.payload_batch import encode_many
-from holdfast._core.uniqueness import UniqueUntil
+from holdfast._core.uniqueness import UNTIL_FINISHED, Uniqueness, UniqueUntil
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.client.handle import Handle, handles_of, id_of
 from holdfast._engine.client.within import aenqueue_within, enqueue_within
-from holdfast._engine.tasks import bulk
 from holdfast._engine.tasks.after import Join, Parent, When
 from holdfast._engine.tasks.around_enqueue import enqueued_within
 from holdfast._engine.tasks.celery_names import missing, with_hints
+from holdfast._engine.tasks.many import ManyJobs
 from holdfast._engine.tasks.option_problems import OnDuplicate
 from holdfast._engine.tasks.options import Options
-from holdfast._engine.tasks.output import references_in
-from holdfast._engine.tasks.prepared import PreparedJob as PreparedJob
-from holdfast._engine.tasks.prepared import accepted
-from holdfast._engine.tasks.prepared import connections_of as connections_of
+from holdfast._engine.tasks.output import NotAnArgument, references_in
+from holdfast._engine.tasks.reference import Reference
 from holdfast._engine.tasks.registry import TaskDefinition
-from holdfast.errors import ConfigurationError, PayloadInvalid
-from holdfast.sync import PORTAL, blocking, refuse_inside_loop
+from holdfast.errors import ConfigurationError, UniqueConflict
+from holdfast.sync import blocking, refuse_inside_loop
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # Python before 3.13 has no defaults of type variables
@@ -42,9 +40,101 @@ else:
 Call = ParamSpec("Call")
 Payload = ParamSpec("Payload")
 Returned = TypeVar("Returned")
+Bound = TypeVar("Bound", covariant=True)
 
 
-class TaskWithOptions(Generic[Returned, Payload, Value]):
+class PreparedJob(NotAnArgument, Struct, Generic[Bound], frozen=True):
+    """A task with options and a checked payload. Each ``new_job()`` has another id.
+
+    ``references``: the parameters that the payload lacks, because they get the results of other members of a workflow.
+    """
+
+    task: "Task[..., Bound, ...]"
+    options: Options
+    payload: bytes
+    references: Mapping[str, Reference | list[Reference]] = {}
+    instead: ClassVar[str] = (
+        "a bound task has no value: add it to the workflow first, node = w.add(task.bind(…)), and pass on node.output"
+    )
+
+    @property
+    def name(self) -> str:
+        """The name of its task."""
+        return self.task.name
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether it belongs to no workflow of the job that enqueues it."""
+        return self.options.detached
+
+    @property
+    def has_deadline(self) -> bool:
+        """Whether it is a workflow with a deadline."""
+        settings = self.task.definition.workflow
+        return settings is not None and settings.deadline is not None
+
+    def read(self, data: bytes) -> Bound:
+        """Return a stored result with the type that the function is annotated with; that of a coroutine is what it returns."""
+        value: Bound = self.task.definition.read_result(data)
+        return value
+
+    def bind(self) -> "PreparedJob[Bound]":
+        """Return this one, so that ``job.enqueue`` takes it as it takes a task."""
+        return self
+
+    def new_job(self) -> NewJob:
+        """Return a new job. ``ConfigurationError`` if it lacks results of a workflow's members."""
+        if self.references:
+            names = ", ".join(sorted(self.references))
+            raise ConfigurationError(
+                [f"{self.task.name}: {names}: a result of a workflow's member: add this job to that workflow"]
+            )
+        task, unique_by = self.task.definition, self.options.unique_by
+        if task.unique_by is None and unique_by is None:
+            return self._job(None, task.uniqueness)
+        return self._job(task.unique_key_of(self.payload, unique_by), task.uniqueness)
+
+    def new_member(self) -> NewJob:
+        """Return a new job of a workflow, whose store fills in the results that it lacks; the workflow may have a unique key."""
+        return self._job()
+
+    def _job(self, unique_key: str | None = None, uniqueness: Uniqueness = UNTIL_FINISHED) -> NewJob:
+        task, job = self.task.definition, connections_of(self.task).chance.uuid7()
+        options, name, payload = self.options, task.name, self.payload
+        key = "" if task.key is None or options.key else task.key_of(payload)
+        return options.new_job(
+            job,
+            name,
+            payload,
+            queue=task.queue,
+            key=key,
+            priority=task.priority,
+            policy=task.policy,
+            unique_key=None if options.unique_key is not None else unique_key,
+            uniqueness=uniqueness,
+        )
+
+    def new_child(self) -> NewJob:
+        """Return a new job for a handler to enqueue. The graph of a workflow is built once a worker has claimed it.
+
+        ``ConfigurationError`` with ``within=`` or ``after=``: its parent's token fences the write.
+        """
+        for option in ("within", "after"):
+            if getattr(self.options, option) is not None:
+                raise ConfigurationError([f"{option}: a child is written under its parent's token; leave {option} out"])
+        return self.new_job()
+
+    def around(self, job: NewJob) -> AbstractContextManager[Sequence[NewJob]]:
+        """Return the App's code around the enqueue of this job; it yields the job to be written."""
+        return enqueued_within(connections_of(self.task).around_enqueue, [job])
+
+    def handle(self, job: NewJob, answer: EnqueueAnswer) -> Handle[Any]:
+        """Return the handle of a job that was written. ``UniqueConflict`` if a job with another payload has its key."""
+        handles = handles_of([job], answer, connections_of(self.task).client, self.task.definition.read_result)
+        return _accepted(handles, self.options, self.name)[0]
+
+
+class TaskWithOptions(ManyJobs[Value], Generic[Returned, Payload, Value]):
     """A task with options, ready to be enqueued any number of times."""
 
     def __init__(self, task: "Task[..., Returned, ..., Value]", options: Options) -> None:
@@ -75,31 +165,6 @@ class TaskWithOptions(Generic[Returned, Payload, Value]):
         (handle,) = await self._write([self._new_job(self._encode(args, kwargs))])
         return handle
 
-    async def aenqueue_many(
-        self,
-        payloads: "bulk.Payloads | AsyncIterable[Mapping[str, object]]",
-        *,
-        chunk_size: int | None = None,
-        progress: bulk.Progress | None = None,
-    ) -> list[Handle[Value]]:
-        """Enqueue a job for each payload; ``PayloadInvalid`` names the first that does not fit, by its position.
-
-        A list, or another collection, is one write: all of its jobs are stored, or none. An iterator is read as it is written, 2,000
-        payloads at a time or those of 4 MiB; so is a collection with ``chunk_size``. Each chunk is stored as a whole.
-
-        ``progress``: called after each chunk with the number of jobs stored so far; they are those of the first payloads. After an
-        error the last number counts all of these, and up to two chunks behind them may be stored, too: the task's ``unique_by`` makes
-        it harmless to enqueue them again.
-        """
-        size, handles = bulk.size_of(payloads, chunk_size), list[Handle[Value]]()
-        source, sink = bulk.achunks(payloads, bulk.Chunk(self, size)), bulk.into(handles, progress)
-        if size is None:
-            async for jobs in source:
-                sink(await self._write(jobs))
-            return handles
-        await bulk.awrite_chunks(source, self._write_apart, self._width, sink)
-        return handles
-
     def enqueue(self, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle[Value]:
         """Enqueue as ``aenqueue`` does, for code without an event loop.
 
@@ -109,67 +174,6 @@ class TaskWithOptions(Generic[Returned, Payload, Value]):
         refuse_inside_loop("aenqueue")
         (handle,) = self._write_here([self._new_job(self._encode(args, kwargs))])
         return handle
-
-    def enqueue_many(
-        self, payloads: bulk.Payloads, *, chunk_size: int | None = None, progress: bulk.Progress | None = None
-    ) -> list[Handle[Value]]:
-        """Enqueue as ``aenqueue_many`` does, for code without an event loop. Payloads are read, and ``progress`` is called, in this thread.
-
-        >>> import_row.enqueue_many(csv.DictReader(file), progress=print)  # doctest: +SKIP
-        2000
-        """
-        refuse_inside_loop("aenqueue_many")
-        handles = list[Handle[Value]]()
-        self.write_many(payloads, bulk.size_of(payloads, chunk_size), bulk.into(handles, progress))
-        return handles
-
-    def write_many(self, payloads: bulk.Payloads, size: int | None, sink: bulk.Sink) -> None:
-        """Enqueue a job for each payload, ``size`` in one write, and give the handles of each write to ``sink``."""
-        source = bulk.chunks(payloads, bulk.Chunk(self, size))
-        if size is None:
-            for jobs in source:
-                sink(self._write_here(jobs))
-            return
-        bulk.write_chunks(source, self._begin, self._width, sink)
-
-    def encode_items(self, payloads: Sequence[Mapping[str, object]], position: int) -> list[bytes]:
-        """Check and encode payloads, the first of which has this position in its call."""
-        if self._options.unique_key is not None and position + len(payloads) > 1:
-            raise ConfigurationError(["unique_key: many jobs cannot share one; enqueue each with its own key"])
-        if self._options.raises_on_duplicate and position + len(payloads) > 1:
-            raise ConfigurationError(["on_duplicate='raise': of many jobs, some may be new: look at each handle's `created`"])
-        encoded = encode_many(self._task.definition.payload, payloads, is_compared=self._is_keyed)
-        return encoded or [self._encode_item(position + place, payload) for place, payload in enumerate(payloads)]
-
-    def new_jobs(self, payloads: Sequence[bytes]) -> list[NewJob]:
-        """Return a new job for each payload. Those that differ in nothing else are copies of the first."""
-        task, options = self._task.definition, self._options
-        if not payloads or task.unique_by or options.unique_by or (task.key is not None and not options.key):
-            return [self._new_job(payload) for payload in payloads]
-        first = self._new_job(payloads[0])
-        ids = connections_of(self._task).chance.uuid7s(len(payloads) - 1)
-        copies = [structs.replace(first, id=job, payload=payload) for job, payload in zip(ids, payloads[1:], strict=True)]
-        return [first, *copies]
-
-    @property
-    def _width(self) -> int:
-        """How many of its writes may be under way at once. In turn: those with the caller's code or connection, or with keys, of which
-        the first job's counts."""
-        options, connections = self._options, connections_of(self._task)
-        is_plain = options.within is None and options.after is None and not connections.around_enqueue and not self._is_keyed
-        return bulk.UNDER_WAY if is_plain else 1
-
-    async def _write_apart(self, jobs: Sequence[NewJob]) -> list[Handle[Value]]:
-        """Write the jobs beside other writes of this event loop, if nothing forbids that."""
-        return await (self._write(jobs) if self._width == 1 else self._send(jobs, is_shared=False))
-
-    def _begin(self, jobs: Sequence[NewJob]) -> "Future[list[Handle[Value]]]":
-        """Begin to write the jobs."""
-        if self._width == 1:
-            done = Future[list[Handle[Value]]]()
-            done.set_result(self._write_here(jobs))
-            return done
-        return PORTAL.begin(self._send(jobs, is_shared=False))
 
     async def _write(self, jobs: Sequence[NewJob]) -> list[Handle[Value]]:
         around = connections_of(self._task).around_enqueue
@@ -187,7 +191,7 @@ class TaskWithOptions(Generic[Returned, Payload, Value]):
             return self._send_here(changed)
 
     async def _send(self, jobs: Sequence[NewJob], *, is_shared: bool = True) -> list[Handle[Value]]:
-        return accepted(await self._sent(jobs, is_shared=is_shared), self._options, self._task.name)
+        return _accepted(await self._sent(jobs, is_shared=is_shared), self._options, self._task.name)
 
     async def _sent(self, jobs: Sequence[NewJob], *, is_shared: bool) -> list[Handle[Value]]:
         connections, within, read = connections_of(self._task), self._options.within, self._task.definition.read_result
@@ -203,7 +207,7 @@ class TaskWithOptions(Generic[Returned, Payload, Value]):
         if within is None:
             return self._send_blocking(jobs)
         handles = enqueue_within(connections_of(self._task), within, jobs, self._task.definition.read_result)
-        return accepted(handles, self._options, self._task.name)
+        return _accepted(handles, self._options, self._task.name)
 
     _send_blocking = blocking(_send)
 
@@ -214,19 +218,17 @@ class TaskWithOptions(Generic[Returned, Payload, Value]):
         return self._task.definition.payload.encode(args, kwargs, is_compared=self._is_keyed)
 
     @property
+    def _definition(self) -> TaskDefinition:
+        return self._task.definition
+
+    @property
+    def _connections(self) -> Connections:
+        return connections_of(self._task)
+
+    @property
     def _is_keyed(self) -> bool:
         options = self._options
         return any(each is not None for each in (options.unique_key, options.unique_by, self._task.definition.unique_by))
-
-    def _encode_item(self, position: int, payload: Mapping[str, object]) -> bytes:
-        if type(payload) is not dict and not isinstance(
-            payload, Mapping
-        ):  # most are, and the second check costs ten times as much
-            raise PayloadInvalid(f"payloads[{position}]: {type(payload).__name__} is not a dict of arguments by name")
-        try:
-            return self._encode((), payload)
-        except PayloadInvalid as error:
-            raise type(error)(f"payloads[{position}]: {error}") from error
 
 
 class Task(TaskWithOptions[Returned, Payload, Value], Generic[Call, Returned, Payload, Value]):
@@ -335,3 +337,18 @@ class Task(TaskWithOptions[Returned, Payload, Value], Generic[Call, Returned, Pa
             when=when,
         )
         return TaskWithOptions(self, options)
+
+
+def _accepted(handles: list[Handle[Any]], options: Options, task: str) -> list[Handle[Any]]:
+    """Return the handles. ``UniqueConflict`` if the caller wants no earlier job in place of a new one."""
+    earlier = [each for each in handles if not each.created] if options.raises_on_duplicate else []
+    if earlier:
+        raise UniqueConflict(f"task {task}: job {earlier[0].id} holds the unique key, and on_duplicate='raise'", earlier[0].id)
+    return handles
+
+
+def connections_of(task: Task[..., Any, ...]) -> Connections:
+    """Return the connections of the task's App. ``ConfigurationError`` if no App has included its group yet."""
+    if task.connections is None:
+        raise ConfigurationError(["this task is in a TaskGroup that no App has included: call app.include(group) first"])
+    return task.connections
