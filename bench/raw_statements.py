@@ -55,9 +55,7 @@ class Statements(Protocol):
         """Claim and settle that many jobs, ``size`` in one exchange, each of which also settles what the last one claimed."""
         ...
 
-    async def close(self) -> None:
-        """Close the connection."""
-        ...
+    async def close(self) -> None: ...
 
 
 class _Raw:

@@ -94,6 +94,7 @@ def with_options(connection: sqlite3.Connection) -> None:
     )
     assert_type(order.enqueue("u", limit=5), Handle[dict[str, int]])
     assert_type(order.enqueue_many([{"repo_url": "u"}]), list[Handle[dict[str, int]]])
+    assert_type(order.enqueue_many(({"repo_url": "u"} for _ in "ab"), progress=print), list[Handle[dict[str, int]]])
     assert_type(order.enqueue("u").created, bool)
     order.enqueue("u", limit="5")  # type: ignore[arg-type]
     order.enqueue_many(["u"])  # type: ignore[list-item]
