@@ -77,6 +77,9 @@ SOURCES = sorted((ROOT / "src/holdfast").rglob("*.py"))
 EVENTS = (ROOT / "src/holdfast/_engine/events.py").read_text()
 
 OF_THE_ENGINE = {
+    "encode_items",
+    "new_jobs",
+    "write_many",
     "mark_lost",
     "mark_cancelled",
     "mark_draining",
