@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -10,7 +11,7 @@ import pytest
 from holdfast import App, Backoff, Job, StoreUnavailable
 from holdfast._core.lifecycle import State
 from holdfast._processes.loading import opened
-from tests.cli.named import below, command
+from holdfast.cli.commands import root
 from tests.cli.support import answer, claim, enqueue, run, serve, url
 
 
@@ -253,14 +254,22 @@ def test_text_from_payloads_cannot_steer_a_terminal(folder: Path) -> None:
         assert "\x1b" not in run(*words, "--app", "shop").stdout
 
 
-@pytest.mark.parametrize("words", list(below()))
+def every_command(group: click.Group = root, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield path
+    for name, command in group.commands.items():
+        yield from every_command(command, (*path, name)) if isinstance(command, click.Group) else [(*path, name)]
+
+
+@pytest.mark.parametrize("words", list(every_command()))
 def test_every_command_and_every_option_explains_itself(words: tuple[str, ...]) -> None:
     done = run(*words, "--help")
     assert done.exit_code == 0
     assert done.stdout.startswith("Usage:")
-    found = command(*words)
-    assert found.help
-    assert [option.name for option in found.params if isinstance(option, click.Option) and not option.help] == []
+    command: click.Command = root
+    for word in words:
+        command = command.commands[word]  # type: ignore[attr-defined]
+    assert command.help
+    assert [option.name for option in command.params if isinstance(option, click.Option) and not option.help] == []
 
 
 READING = [["jobs", "list"], ["jobs", "counts"], ["queues", "list"], ["workers", "list"], ["top"], ["prune"]]

@@ -11,7 +11,7 @@ import yaml
 
 from holdfast._core.metrics import METRICS
 from holdfast._core.release import VERSION
-from tests.cli.named import command
+from holdfast.cli.commands import root
 from tests.deploy.tools import CHART, rendered, require
 
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -87,8 +87,8 @@ def test_helm_renders_workers_whose_options_exist_and_whose_grace_fits(render: A
     for name in ("worker", "dashboard"):
         pod = of_kind(documents, "Deployment", f"shop-{name}")["template"]["spec"]
         (container,) = pod["containers"]
-        verb, *words = container["args"]
-        params = command(verb).make_context(verb, (["shop:app"] if name == "worker" else []) + words).params
+        command, *words = container["args"]
+        params = root.commands[command].make_context(command, (["shop:app"] if name == "worker" else []) + words).params
         assert pod["securityContext"]["runAsNonRoot"]
         assert {mount["name"] for mount in container["volumeMounts"]} <= {volume["name"] for volume in pod["volumes"]}
         if name == "worker":

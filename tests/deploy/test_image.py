@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cli.named import command
+from holdfast.cli.commands import root
 from tests.deploy.tools import DEPLOY, ROOT, program
 
 FILE = DEPLOY / "docker/Dockerfile"
@@ -34,7 +34,7 @@ def test_the_image_gives_its_signals_to_the_supervisor() -> None:
     last = dict(instructions())
     assert json.loads(last["ENTRYPOINT"]) == ["holdfast"]
     name, *words = json.loads(last["CMD"])
-    assert command(name).make_context(name, ["shop:app", *words])
+    assert root.commands[name].make_context(name, ["shop:app", *words])
     shell, flag, script = json.loads(last["HEALTHCHECK"].partition(" CMD ")[2] or last["HEALTHCHECK"].partition("CMD ")[2])
     assert (shell, flag) == ("sh", "-c")
     assert script.startswith("exec holdfast workers ping")
@@ -58,9 +58,9 @@ def services() -> dict[str, Any]:
 def test_the_compose_file_starts_workers_and_the_dashboard_after_the_schema() -> None:
     assert [*services()] == ["postgres", "migrate", "worker", "dashboard"]
     for name in ("migrate", "worker", "dashboard"):
-        verb, *words = services()[name]["command"]
-        first = [] if verb == "dashboard" else ["shop:app"]
-        assert command(verb).make_context(verb, [*first, *words])
+        command, *words = services()[name]["command"]
+        first = [] if command == "dashboard" else ["shop:app"]
+        assert root.commands[command].make_context(command, [*first, *words])
     for name in ("worker", "dashboard"):
         assert services()[name]["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
     assert all(found.startswith("127.0.0.1:") for found in services()["dashboard"]["ports"])
@@ -69,7 +69,7 @@ def test_the_compose_file_starts_workers_and_the_dashboard_after_the_schema() ->
 def test_the_compose_file_waits_longer_than_the_grace_and_has_no_password() -> None:
     worker = services()["worker"]
     name, *words = worker["command"]
-    grace = command(name).make_context(name, ["shop:app", *words]).params["grace"]
+    grace = root.commands[name].make_context(name, ["shop:app", *words]).params["grace"]
     assert grace < int(worker["stop_grace_period"].removesuffix("s"))
     text = (DEPLOY / "docker/compose.yaml").read_text()
     passwords = re.findall(r"PASSWORD: (\S+)", text) + re.findall(r"//holdfast:(\S+)", text)

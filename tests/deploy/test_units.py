@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast._core.timing import LeaseTiming
+from holdfast.cli.commands import root
 from holdfast.cli.serve import USAGE
-from tests.cli.named import command
 from tests.deploy.tools import DEPLOY, program
 
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
@@ -32,7 +32,7 @@ def test_a_unit_starts_a_command_with_options_that_exist(unit: Path) -> None:
     found = service(unit)
     executable, name, *words = shlex.split(found["ExecStart"])
     assert executable == COMMAND
-    assert command(name).make_context(name, ["shop:app", *words] if name == "worker" else words)
+    assert root.commands[name].make_context(name, ["shop:app", *words] if name == "worker" else words)
     assert (found["Type"], found["NotifyAccess"]) == ("notify", "main")
     assert found["RestartPreventExitStatus"] == str(USAGE)
     assert "AF_UNIX" in found["RestrictAddressFamilies"]  # the manager's socket, and those by which workers are woken
@@ -41,7 +41,7 @@ def test_a_unit_starts_a_command_with_options_that_exist(unit: Path) -> None:
 def test_the_unit_of_workers_waits_longer_than_their_grace_and_than_a_beat() -> None:
     found = service(DEPLOY / "systemd/holdfast-worker.service")
     name, *words = shlex.split(found["ExecStart"])[1:]
-    grace = command(name).make_context(name, ["shop:app", *words]).params["grace"]
+    grace = root.commands[name].make_context(name, ["shop:app", *words]).params["grace"]
     assert grace < int(found["TimeoutStopSec"])
     assert int(found["WatchdogSec"]) > LeaseTiming.of("30s").ttl
     assert int(found["TimeoutStartSec"]) > 30  # after 30 s without the store the worker itself gives up

@@ -26,7 +26,7 @@ from typing import IO, NamedTuple
 import click
 
 from holdfast._system.clock import SystemClock
-from tests.cli.named import command
+from holdfast.cli.commands import root
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -210,8 +210,8 @@ def read(block: Block) -> None:
     """Look at a block that is not run: it must be of the kind that it declares."""
     if block.language == "python":
         ast.parse(block.text, block.where)
-    for line in commands_of(block) if block.language == "console" else ():
-        words = list(takewhile(lambda word: word != "&", shlex.split(line.text, comments=True)))
+    for command in commands_of(block) if block.language == "console" else ():
+        words = list(takewhile(lambda word: word != "&", shlex.split(command.text, comments=True)))
         if words[0] == "holdfast":
             _parse(words[1:])
         else:
@@ -219,7 +219,7 @@ def read(block: Block) -> None:
 
 
 def _parse(words: list[str]) -> None:
-    path = list[str]()
-    while isinstance(found := command(*path), click.Group):
-        path, words = [*path, words[0]], words[1:]
-    found.make_context(found.name, words)
+    command: click.Command = root
+    while isinstance(command, click.Group):
+        command, words = command.commands[words[0]], words[1:]
+    command.make_context(command.name, words)

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast._core.durations import seconds
 from holdfast._core.timing import LeaseTiming
-from tests.cli.named import command
+from holdfast.cli.commands import root
 from tests.docs.pages import ROOT, Block, blocks_of
 
 BLOCKS = [*blocks_of(ROOT / "docs/how-to/deployment.md"), *blocks_of(ROOT / "docs/how-to/kubernetes.md")]
@@ -23,7 +23,8 @@ def block(language: str) -> Block:
 
 def grace_of(arguments: list[str]) -> float:
     """Return what the worker is given, once click has taken its options."""
-    return float(command(arguments[0]).make_context(arguments[0], list(arguments[1:])).params["grace"])
+    command = root.commands[arguments[0]]
+    return float(command.make_context(arguments[0], list(arguments[1:])).params["grace"])
 
 
 def unit() -> ConfigParser:

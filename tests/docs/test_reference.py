@@ -66,10 +66,10 @@ from holdfast._engine.supervisor import recovery, supervisor
 from holdfast._engine.tasks import job_context, options
 from holdfast._engine.tasks.registry import define
 from holdfast._engine.workflows.settings import define_workflow
+from holdfast.cli.commands import root
 from holdfast.http import problems
 from holdfast.http.managed import Managed
 from holdfast.http.management import management
-from tests.cli.named import below, command
 from tests.docs.pages import ROOT
 
 REFERENCE = ROOT / "docs/reference"
@@ -265,7 +265,15 @@ def test_every_error_is_described() -> None:
     assert sorted(names(page("errors.md"))) == sorted(there)
 
 
-COMMANDS = {" ".join(("holdfast", *words)): each for words in below() if not isinstance(each := command(*words), click.Group)}
+def leaves(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, click.Command]]:
+    if isinstance(command, click.Group):
+        for name, each in command.commands.items():
+            yield from leaves(each, (*path, name))
+    else:
+        yield " ".join(path), command
+
+
+COMMANDS = dict(leaves(root, ("holdfast",)))
 
 
 @pytest.mark.parametrize("command", COMMANDS)

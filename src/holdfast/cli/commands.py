@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -55,7 +55,7 @@ COMMANDS = (
     "copy",
     "completion",
 )
-"""Each is the name of its module, too. A module is imported when its command is used, so that the others cost no time and memory."""
+"""Each is the name of its module, too."""
 
 _REMEDIES: dict[type[Exception], tuple[int, str]] = {
     ConfigurationError: (USAGE, "correct the settings named"),
@@ -72,19 +72,25 @@ _REMEDIES: dict[type[Exception], tuple[int, str]] = {
 }
 
 
+class Commands(Mapping[str, click.Command]):
+    """The commands by their names. A module is imported when its command is used: the others cost no time and no memory."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        """Return the command of this name; raises ``KeyError`` if there is none."""
+        if name not in COMMANDS:
+            raise KeyError(name)
+        command: click.Command = getattr(import_module(f"holdfast.cli.{name}"), name)
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
 class Root(click.Group):
     """The group of commands. It ends the process with the documented exit code."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands."""
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the module of this command and return it, or None for a name that is not known."""
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = getattr(import_module(f"holdfast.cli.{cmd_name}"), cmd_name)
-        return command
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         """Run a command; click's own way of ending is replaced, so that all errors look alike."""
@@ -145,7 +151,7 @@ def _usage_of(error: click.ClickException) -> str:
     return f"see `{context.command_path if context else 'holdfast'} --help`"
 
 
-@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Root, commands=Commands(), context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="holdfast", prog_name="holdfast")
 def root() -> None:
     """Background jobs that survive the death of the process that runs them."""
