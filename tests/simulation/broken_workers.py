@@ -25,7 +25,7 @@ from holdfast._engine.service import Service, yield_to_loop
 from holdfast._engine.worker.exchange import Exchange
 from holdfast._engine.worker.executor import Executor
 from holdfast._engine.worker.finished_runs import FinishedRun
-from holdfast._engine.worker.inbox import Inbox
+from holdfast._engine.worker.own_looks import OwnLooks
 from holdfast._engine.worker.prefetch import Prefetch
 from holdfast._engine.worker.rescue_hooks import RescueHooks
 from holdfast._engine.worker.undelivered import OutcomeBackup
@@ -89,18 +89,20 @@ def one_claim_id() -> Any:
     return patched(Exchange, _request=again)
 
 
-def only_deliveries() -> Any:
+@contextmanager
+def only_deliveries() -> Iterator[None]:
     """A worker never looks for jobs that no queue delivers."""
 
     def request(self: Exchange) -> ClaimRequest | None:
         asked = _request(self)
         return asked if asked is None or asked.ids is not None else None
 
-    def next_delivered(self: Exchange, inbox: Inbox, most: int) -> Any:
-        return inbox.next(most)
+    def deliveries(self: OwnLooks, most: int) -> Any:
+        return {} if self._inbox is None else self._inbox.next(most)
 
     _request = Exchange._request
-    return patched(Exchange, _request=request, _next_delivered=next_delivered)
+    with patched(Exchange, _request=request), patched(OwnLooks, deliveries=deliveries):
+        yield
 
 
 def no_audit() -> Any:

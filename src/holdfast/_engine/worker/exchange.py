@@ -24,6 +24,7 @@ from holdfast._engine.worker.late_results import LateResults
 from holdfast._engine.worker.lease import WorkerLease
 from holdfast._engine.worker.locked_outcomes import LockedOutcomes
 from holdfast._engine.worker.options import WorkerOptions
+from holdfast._engine.worker.own_looks import OwnLooks
 from holdfast._engine.worker.prefetch import AheadCalls, Key, Prefetch
 from holdfast._engine.worker.progress_writer import ProgressWriter
 from holdfast._engine.worker.refused_outcomes import RefusedOutcomes
@@ -32,8 +33,6 @@ from holdfast._engine.worker.slots import Slots
 from holdfast._ports.transport import ClaimSource
 
 SETTLE_LIMIT = 1000
-SOON = 0.05
-"""Fraction of the poll interval to wait when a job is due but none was claimed."""
 PIPELINE_FROM = 64
 """Number of slots from which on a claim asks a store on a server for at most half of them: one half runs while the server works
 for the other. With fewer slots, two claims cost more than waiting for one."""
@@ -64,7 +63,6 @@ class Exchange:
         self._most = (slots.size + 1) // 2 if is_far and slots.size >= PIPELINE_FROM else slots.size
         self._gone: list[UUID] = []
         self._delivered: Mapping[UUID, ClaimSource] = {}
-        self._looked = float("-inf")
         self._locked = LockedOutcomes(lease.now, min(poll_interval, beat), self._events)
         self._resting, self._turns = RestingClaims(slots.size, lease.now), ClaimTurns()
         self._refused = RefusedOutcomes(lease.now, self._chance, self._events)
@@ -73,9 +71,9 @@ class Exchange:
         self._ended, self._late = list[FinishedRun](), LateResults(self._store, lease.now, self._chance, self._events)
         self._abandoned: set[Key] = set()
         self._needs_audit = self._is_in_doubt = self.is_closed = self._announces_claims = self._announces_starts = False
-        self.is_idle = self.has_backlog = self._is_caught_up = False
+        self.is_idle = False
         self.has_claimed = self._was_full = self._is_narrow = self._was_ahead = False
-        self.next_due: float | None = 0.0
+        self.looks = OwnLooks(environment, lease, options, poll_interval, inbox)
         calls = AheadCalls(self._begin, self.request_audit, lambda: not (self._needs_audit or self.is_closed), ask_for_void)
         self.ahead = Prefetch(environment, executor, lease, slots, options, calls)
 
@@ -126,6 +124,9 @@ class Exchange:
 
         Return the seconds until the next step.
         """
+        if self._is_quiet() and (pause := await self.looks.again()) > 0:
+            self.is_idle = self.looks.next_due is None
+            return pause
         if self._needs_audit:
             await self.audit()
         # Do not claim while answers are being lost: the worker would claim, release and claim the same jobs in a loop.
@@ -146,6 +147,9 @@ class Exchange:
         if pause > 0:
             self._turns.rest()
         return min(pause, self._resting.left(), self._locked.remaining(), self._refused.remaining(), self._late.remaining())
+
+    def _is_quiet(self) -> bool:
+        return self.is_idle and self.is_delivered and not (self._needs_audit or self._is_in_doubt or self.is_closed)
 
     def _collect(self) -> None:
         for run in self._executor.finished.take():
@@ -218,7 +222,7 @@ class Exchange:
         if request is not None and request.ids is not None:
             await inbox.claimed(request.ids, {claim.job.id for claim in claims})
         elif request is not None:
-            self._looked, self.has_backlog, self._is_caught_up = self._lease.answered, self._was_full, False
+            self.looks.claimed(is_full=self._was_full)
 
     async def _acknowledge_finished(self) -> None:
         if self._inbox is not None and self._gone:
@@ -270,7 +274,7 @@ class Exchange:
         self.ahead.return_job(job)
 
     def _request(self) -> ClaimRequest | None:
-        self.is_idle, self.next_due = False, 0.0
+        self.is_idle, self.looks.next_due = False, 0.0
         has_others = self._slots.are_mixed(self._lease.now()) or self._turns.has_limited
         if len(self.ahead) or (self.ahead.wanted() and not (has_others and self._was_ahead)):
             return self._request_ahead(has_others=has_others)
@@ -279,7 +283,7 @@ class Exchange:
         limit = min(plan.limit, self._slots.size - len(self._executor.running) - self.kept)
         if self.is_closed or not plan.tasks or limit <= 0 or not self._lease.may_act():
             return None
-        self._delivered = {} if self._inbox is None else self._next_delivered(self._inbox, min(limit, self._most))
+        self._delivered = self.looks.deliveries(min(limit, self._most))
         return ClaimRequest(
             lease=self._lease.id,
             claim=self._chance.uuid4(),
@@ -298,15 +302,6 @@ class Exchange:
         if self.is_closed or (has_others and len(self.ahead)):
             return None
         return self.ahead.request(self._slots.tasks_ahead(self._lease.now()), self._turns.cursor_ahead)
-
-    def _next_delivered(self, inbox: Inbox, most: int) -> Mapping[UUID, ClaimSource]:
-        """Return delivered jobs to claim: none until the worker's own poll found nothing due, and none when a poll is due.
-
-        A delivered job may be behind others that another claim has locked for a moment: claimed before its turn, it would
-        wait for that turn when it is returned.
-        """
-        is_time = self._lease.answered - self._looked >= self._poll_interval
-        return inbox.next(most) if self._is_caught_up and not is_time else {}
 
     def _take(self, claims: Sequence[Claim], request: ClaimRequest) -> None:
         may_start = self._lease.may_act() and not self.is_closed  # each run checks again before its first line
@@ -339,21 +334,15 @@ class Exchange:
             return 0.0
         if request.ids is None and self._turns.asks_again:
             return 0.0
-        if self._inbox is not None and self._inbox.has_more and self._is_caught_up:
+        if self.looks.has_deliveries:
             return 0.0
         if claimed:
             await yield_to_loop()  # the claimed jobs start before the next call, and may end at once
             if self._ended or self._executor.finished:
                 return 0.0
-        due = self.next_due = await self._store.next_due(tuple(request.tasks), self._options.queues, self._options.isolated)
-        self.is_idle = due is None and not self._executor.running and not len(self.ahead)
-        self._is_caught_up |= due is None or due > 0
-        # Jobs without a delivery must be found as soon as by polling alone.
-        longest = self._poll_interval - (0.0 if self._inbox is None else self._lease.answered - self._looked)
-        if due is None:
-            return max(longest, 0.001)
-        # A job is due but was not claimed: it has just come, or the lease ended and this worker does not know yet. Do not spin.
-        return max(min(due, longest), 0.001) if due > 0 else self._poll_interval * SOON
+        pause = await self.looks.until_due(request)
+        self.is_idle = self.looks.next_due is None and not self._executor.running and not len(self.ahead)
+        return pause
 
     def _settle(self, batch: Sequence[FinishedRun], answers: Sequence[Answer]) -> None:
         has_listener = self.outcomes.has_listener

@@ -224,7 +224,7 @@ class Worker:
             return self._is_isolated and self.exchange.has_claimed
         is_settled = self.exchange.is_delivered or self.exchange.has_refused_only
         is_quiet = not self.executor.running and is_settled and self.hooks.is_idle
-        return is_quiet and (self.executor.started >= self._options.most or self.exchange.next_due != 0.0)
+        return is_quiet and (self.executor.started >= self._options.most or self.exchange.looks.next_due != 0.0)
 
     async def _report(self, progress: ProgressWriter) -> float:
         lost, pause = await progress.step()
@@ -246,7 +246,7 @@ class Worker:
 
     def _free(self) -> int:
         """Return the slots for deliveries: none while the worker's own look at the store finds more than it can run."""
-        return self._slots.free() - self.exchange.kept if self._may_claim() and not self.exchange.has_backlog else 0
+        return self._slots.free() - self.exchange.kept if self._may_claim() and not self.exchange.looks.has_backlog else 0
 
     async def _audit(self) -> float:
         """Request an audit of the jobs that the store records for this worker, and back up old outcomes; runs once a beat."""
