@@ -18,6 +18,7 @@ MAP: dict[str, tuple[str, ...]] = {
         "how-to/middleware",
     ),
     "How to: enqueue": (
+        "how-to/many-jobs",
         "how-to/transactions",
         "how-to/job-transaction",
         "how-to/nightly-import",
@@ -64,6 +65,7 @@ MAP: dict[str, tuple[str, ...]] = {
         "operations/alerts",
         "operations/dashboard",
         "operations/audit",
+        "operations/capacity",
         "how-to/tracing",
         "how-to/two-machines",
         "operations/postgres",

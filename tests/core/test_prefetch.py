@@ -60,11 +60,11 @@ def test_averages_follow_what_is_measured() -> None:
         ([RETRY] * 100, 0, 15, 5),
         ([RETRY] * 100, 0, 30, 0),
         ([RETRY] * 100, 50, 0, 50),  # at least the free slots
-        ([RETRY] * 100, 50, 30, 20),
+        ([RETRY] * 100, 20, 30, 20),  # beside those of started jobs
         ([RETRY] * 3, 50, 0, 3),
         ([HOLD] * 100, 0, 0, 0),  # a crash would not repeat it: no more than free slots
         ([FAIL] * 100, 4, 0, 4),
-        ([HOLD] * 100, 4, 3, 1),
+        ([HOLD] * 100, 1, 3, 1),
         ([RETRY, RETRY, HOLD, RETRY], 2, 0, 2),
         ([RETRY, HOLD, RETRY, RETRY], 2, 0, 4),
         ([], 5, 0, 0),
