@@ -208,7 +208,14 @@ class _Lease(Struct):
 
 
 class _Beat(Struct):
-    time: float
+    """The last beat of a lease. ``began``: by the wall clock, when its writer read the clock from which the lease counts.
+
+    ``ahead``: how far the wall clock is ahead of that one, as the quickest write of this lease shows. A write that waits for a core
+    after it has read the clock is recorded later than it began.
+    """
+
+    began: float
+    ahead: float
     row: LeaseRow
 
 
@@ -240,12 +247,12 @@ def _lease_event(time: float, key: UUID, after: str | None, beats: dict[UUID, _B
     if after is None:
         return Event(time=time, process="", what="lease", phase=Phase.TRUTH, lease=key, before=before)
     entry = msgspec.json.decode(after, type=_Lease)
-    overdue = -entry.left
+    overdue, clock = -entry.left, entry.expires_at / 1e6 - entry.left
     if entry.end_reason is not None and last is not None:
-        overdue = last.row.overdue + time - last.time
+        overdue = last.row.overdue + time - last.began
         overdue = 0.0 if -CLOCK_ERROR < overdue < 0 else overdue
-    row = entry.row(overdue)
-    beats[key] = _Beat(time, row)
+    row, ahead = entry.row(overdue), time - clock if last is None else min(last.ahead, time - clock)
+    beats[key] = _Beat(clock + ahead, ahead, row)
     by = None if entry.end_reason is None else By("end_lease", is_judged=entry.end_reason.reason is RescueReason.EXPIRED)
     ender = row.process if entry.end_reason is not None and entry.end_reason.reason is RescueReason.CLOSED else ""
     made = Event(time=time, process=ender, what="lease", phase=Phase.TRUTH, lease=key, before=before, after=row)
