@@ -35,7 +35,7 @@ class ClaimTurns:
         """Go on from the answer of a claim. Claims of both kinds alternate while there are limits.
 
         ``frees``: the same write has settled jobs, so limits that were full may have free slots: this worker uses them at once.
-        A claim of jobs that start later and took none does not count as a turn: it leaves out the tasks that do not run on the event loop.
+        A claim of jobs that start later and took none does not count as a turn: it may leave out kinds of handlers.
         """
         if frees:
             self._exhausted.discard(ClaimKind.LIMITED)

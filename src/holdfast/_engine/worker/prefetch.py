@@ -1,7 +1,7 @@
-"""Jobs that this worker has claimed ahead of its free slots: it starts many of them in one write, and begins them in their order.
+"""Jobs that this worker has claimed ahead of its free slots: it starts many of them in one write.
 
 A claimed job of which the store does not know yet that it starts is *waiting*; one whose start is written is *started*. Its code
-begins once a slot is free.
+begins once a slot is free. Jobs of one kind of handler begin in their order.
 """
 
 from collections import deque
