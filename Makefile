@@ -31,6 +31,8 @@ DEPLOY := .venv/deploy-$(KEY)
 RELEASE := .venv/release-$(KEY)
 PEERS := .venv/peers-$(KEY)
 SERVERS := .venv/servers-$(KEY)
+# Tests start thousands of processes: none of them compiles what it imports, even where Python writes no bytecode.
+COMPILE := .venv/bin/python -m compileall -q -j 2 src proof tests examples bench
 PIP := .venv/bin/python -m pip install -q --disable-pip-version-check
 
 .PHONY: help demo evolution quick test prove django check simulate worlds mutants torture models bench peers docs release-check clean
@@ -48,10 +50,12 @@ quick: $(DEV) ## the tests to run while you work: no servers, less than a minute
 	@.venv/bin/python -m pytest -q -n 2 --dist worksteal $(QUICK_TESTS) $(ARGS)
 
 test: $(DEV) $(SERVERS) ## run what a change can break, four tests at a time (ARGS="-k lease -x", or ARGS="-n 0" for one)
+	@$(COMPILE)
 	@.venv/bin/python -m pytest -n 4 --dist worksteal --long $(LONG) $(ARGS)
 
 prove: $(DEV) $(SERVERS) $(BROWSER) $(DEPLOY) ## run the long rest: all stores and settings, a million rows, 20,000 worlds, all mutants and models (an hour)
-	@.venv/bin/python -m pytest -n 2 --dist worksteal --long only $(ARGS)
+	@$(COMPILE)
+	@.venv/bin/python -m pytest -n 2 --dist worksteal --long only -o faulthandler_timeout=4000 $(ARGS)
 	@.venv/bin/python -m proof.simulate --seeds 20000
 	@$(MAKE) --no-print-directory django mutants models
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 THE_END = "the test is over"
+ROUNDS = 20
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -54,10 +55,15 @@ def _run(loop: asyncio.AbstractEventLoop, test: Coroutine[Any, Any, object]) -> 
 
 
 async def _end_all_others() -> None:
-    while left := asyncio.all_tasks() - {asyncio.current_task()}:
+    """Cancel what still runs. A task that swallows it is cancelled again, and fails the test after ``ROUNDS`` times a second."""
+    for _ in range(ROUNDS):
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        if not left:
+            return
         for task in left:
             task.cancel(THE_END)
-        await asyncio.wait(left)
+        await asyncio.wait(left, timeout=1.0)
+    raise AssertionError(f"tasks that do not end when they are cancelled: {left}")
 
 
 _BESIDE: set[asyncio.Task[Any]] = set()

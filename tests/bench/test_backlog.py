@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("store", ["memory", "sqlite", "postgres"])
+@pytest.mark.parametrize("store", ["memory", *(pytest.param(each, marks=pytest.mark.prove) for each in ("sqlite", "postgres"))])
 def test_every_job_of_a_killed_worker_is_timed(store: str, tmp_path: Path) -> None:
     small = ["--store", store, "--waiting", "500", "--kills", "2", "--concurrency", "4", "--seconds", "0.5"]
     command = [sys.executable, "-m", "bench.backlog", *small, "--folder", str(tmp_path)]

@@ -12,7 +12,7 @@ FIGURES = ["enqueue many, an iterator", "enqueue many, lists of 1,000", "enqueue
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgres", marks=pytest.mark.prove)])
 def test_each_figure_of_the_engine_has_that_of_its_statements(store: str, tmp_path: Path) -> None:
     small = ["--store", store, "--rounds", "1", "--size", "0.01", "--folder", str(tmp_path)]
     done = subprocess.run([sys.executable, "-m", "bench.raw_limit", *small], cwd=ROOT, capture_output=True, text=True)

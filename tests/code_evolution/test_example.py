@@ -18,6 +18,7 @@ COMMANDS = [line[2:] for block in re.findall(r"```console\n(.*?)```", README, re
 URL = "https://github.com/pallets/flask"
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(120)
 def test_every_command_of_the_readme_works(sample: Path, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLE, tmp_path, dirs_exist_ok=True)

@@ -115,7 +115,7 @@ class ObjectModel(Model):
         self.folder.cleanup()
 
 
-ObjectModel.TestCase.settings = settings(max_examples=max(EXAMPLES // 2, 1), stateful_step_count=50, deadline=None)
+ObjectModel.TestCase.settings = settings(max_examples=max(EXAMPLES // 4, 1), stateful_step_count=50, deadline=None)
 
 
 @pytest.mark.timeout(3600 if EXAMPLES > 40 else 120)

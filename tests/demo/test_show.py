@@ -54,6 +54,7 @@ def test_a_store_that_workers_cannot_share_is_refused_at_once(tmp_path: Path) ->
     assert "leave --url out" in refused.stderr
 
 
+@pytest.mark.prove
 def test_without_matplotlib_the_chart_is_an_svg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "matplotlib").mkdir()
     (tmp_path / "matplotlib" / "__init__.py").write_text("raise ImportError\n")

@@ -60,6 +60,7 @@ def step_down(servers: MongoSet) -> None:
     servers.step_down()
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(90)
 def test_a_primary_killed_while_the_job_runs_costs_seconds_and_no_attempt_fails(tmp_path: Path, servers: MongoSet) -> None:
     output = show(tmp_path, servers, kill, "--no-kill", line="worker ")

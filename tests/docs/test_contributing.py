@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.docs.pages import FENCE, ROOT
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
@@ -24,6 +26,7 @@ def run_test(folder: Path) -> int:
     return subprocess.run(command, cwd=folder, env=path, capture_output=True, timeout=60, check=False).returncode
 
 
+@pytest.mark.prove
 def test_the_first_change_makes_its_test_pass(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "test_squared.py").write_text(block("python"))

@@ -27,6 +27,7 @@ app.task(name="analyze", max_crashes=20)(analyze)
 """
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(120)
 def test_results_of_a_killed_analysis_are_byte_for_byte_those_of_an_undisturbed_one(tmp_path: Path) -> None:
     repository = REPOSITORY or str(tmp_path / "sample.git")

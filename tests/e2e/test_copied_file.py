@@ -36,6 +36,7 @@ def python(*words: object, **environment: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("library", ["python", pytest.param("apsw", marks=pytest.mark.prove)])
 def test_s5_nothing_is_lost_or_owned_twice_while_the_file_is_copied_and_workers_are_killed(

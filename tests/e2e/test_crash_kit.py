@@ -333,6 +333,7 @@ def test_beside_an_event_loop_it_runs_in_a_thread() -> None:
     assert asyncio.run(ask()).job.attempt == 2
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(180)
 def test_tests_beside_each_other_and_an_app_in_the_test_file(tmp_path: Path) -> None:
     (tmp_path / "test_site.py").write_text(SITE)

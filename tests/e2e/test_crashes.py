@@ -18,7 +18,7 @@ KILLS = int(os.environ.get("E2E_KILLS", "5"))
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("processes", ["2", pytest.param("1", marks=pytest.mark.prove)])
 def test_jobs_of_a_killed_worker_run_again_within_a_second(tmp_path: Path, processes: str) -> None:
     with fleet(tmp_path, ttl="30s", recovery="5s") as ships:
         crew = ships.crew("--processes", processes)

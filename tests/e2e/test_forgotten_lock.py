@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from tests.e2e.fleet import START, fleet
 from tests.e2e.machines import Machine
@@ -12,6 +13,7 @@ SETTINGS = {"ttl": "3s", "recovery": "0.5s"}
 BOUND = 3.0 + 0.5 + 0.6 + 0.5  # ttl, recovery interval, a beat, half a margin: until an expired lease is ended
 
 
+@pytest.mark.prove
 def test_l11_a_forgotten_lock_on_one_job_delays_neither_rescue_nor_siblings(tmp_path: Path, postgres_dsn: str) -> None:
     with fleet(tmp_path, url=postgres_dsn, **SETTINGS) as ships, psycopg.connect(postgres_dsn) as forgetful:
         doomed = ships.crew("--concurrency", "3", machine=Machine("web-1"))

@@ -77,8 +77,7 @@ for number in range(4):
     "task",
     [
         "fork_and_return",
-        "fork_in_a_runner",
-        *(pytest.param(each, marks=pytest.mark.prove) for each in ("fork_and_wait", "fork_in_a_thread")),
+        *(pytest.param(each, marks=pytest.mark.prove) for each in ("fork_and_wait", "fork_in_a_thread", "fork_in_a_runner")),
     ],
 )
 def test_a_forked_child_that_returns_from_the_handler_runs_no_job_of_its_parent(tmp_path: Path, task: str) -> None:

@@ -56,6 +56,7 @@ def test_s6_an_enqueue_on_a_full_disk_raises_and_leaves_nothing_half_written(
         assert {finding.level for finding in ships.app.check() if finding.name in ("file", "journal")} == {"ok"}
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(("ttl", "seconds"), [("6s", 1.5), ("3s", 3.5)], ids=["within the ttl", "beyond the ttl"])
 def test_l8_jobs_on_a_full_disk_keep_their_results_and_their_workers_live(tmp_path: Path, ttl: str, seconds: float) -> None:
     with small_disk(tmp_path, lambda: ships.crews[0].processes()) as disk, fleet(tmp_path, ttl=ttl, recovery="0.3s") as ships:

@@ -47,6 +47,7 @@ def test_workers_are_killed_and_frozen_and_each_paste_goes_once_and_its_object_w
     assert "rows.lost" in frozen.crew.log_text(), "the frozen worker has not noticed that its rows were taken"
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(120)
 def test_a_worker_that_deletes_objects_late_harms_no_paste_of_the_same_text(tmp_path: Path, store_url: str) -> None:
     with BucketServer() as bucket, fleet(tmp_path, url=store_url) as ships:

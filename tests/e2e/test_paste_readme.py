@@ -32,6 +32,7 @@ def is_listening(port: int) -> bool:
         return caller.connect_ex(("127.0.0.1", port)) == 0
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(180)
 def test_every_command_of_the_readme_works(reader: Reader) -> None:
     port = free_port()

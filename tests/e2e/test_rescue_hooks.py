@@ -92,7 +92,7 @@ def test_the_worker_runs_the_hook_for_a_runner_that_is_killed_or_stalls(ships: F
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("kind", ["work", "work_in_thread"])
+@pytest.mark.parametrize("kind", ["work", pytest.param("work_in_thread", marks=pytest.mark.prove)])
 @ON_BOTH
 def test_s9_a_death_inside_the_hook_is_a_crash_of_that_attempt_and_its_rows_are_not_kept(ships: Fleet, kind: str) -> None:
     crew = ships.crew()

@@ -28,6 +28,7 @@ def pass_time(seconds: float) -> None:
     until(lambda: time.monotonic() > by, within=seconds + 1)
 
 
+@pytest.mark.prove
 def test_s5_wall_clocks_that_step_by_an_hour_to_and_fro_judge_no_lease(tmp_path: Path) -> None:
     with fleet(tmp_path, ttl="3s", recovery="0.3s") as ships:
         ships.crew("--queues", "none")  # a supervisor whose clocks are right

@@ -153,6 +153,7 @@ def test_what_is_missing_is_named_with_its_package(monkeypatch: pytest.MonkeyPat
         NatsServer()
 
 
+@pytest.mark.prove
 def test_another_server_may_be_named(postgres_server: PostgresServer, tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["holdfast.testing.servers"]')
     (tmp_path / "test_addresses.py").write_text(f"""

@@ -21,7 +21,7 @@ def _again(outcome: Outcome, *kept: type) -> Outcome:
     return perform(structs.replace(outcome.plan, script=script), outcome.seed)
 
 
-@pytest.mark.parametrize("seed", [*SEEDS[:12], *(pytest.param(seed, marks=pytest.mark.prove) for seed in SEEDS[12:])])
+@pytest.mark.parametrize("seed", [*SEEDS[:4], *(pytest.param(seed, marks=pytest.mark.prove) for seed in SEEDS[4:])])
 def test_a_world_played_from_its_decisions_is_the_same(seed: int) -> None:
     drawn = simulate(seed)
     played = _again(drawn, Birth, Mishap, Strike, Operation)
@@ -46,6 +46,7 @@ def test_only_decided_faults_happen() -> None:
     assert not any(event.what == "process.freeze" or "SIGKILL" in event.note for event in quiet.history)
 
 
+@pytest.mark.prove
 def test_leaving_jobs_out_does_not_change_the_others() -> None:
     def born(outcome: Outcome) -> dict[tuple[int, int], str]:
         return {(each.client, each.job): each.task for each in outcome.decisions if isinstance(each, Birth)}

@@ -123,6 +123,7 @@ def test_a_world_without_a_watched_table_judges_none() -> None:
     assert claimed().check(Rules()).verdict("L2")
 
 
+@pytest.mark.prove
 def test_worlds_with_a_watched_table_show_each_verb_and_each_end() -> None:
     plans = ((seed, draw(random.Random(seed))) for seed in range(120))
     shown = set[str]()

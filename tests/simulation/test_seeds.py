@@ -18,12 +18,12 @@ def _simulate(*words: str, hash_seed: str = "0") -> str:
 
 @pytest.mark.timeout(600)
 def test_no_property_breaks_in_any_seed() -> None:
-    output = _simulate("--seeds", "60", "--jobs", "2")
-    assert "60 seeds, 0 failed" in output
+    output = _simulate("--seeds", "40", "--jobs", "2")
+    assert "40 seeds, 0 failed" in output
     assert "0 inside the timing assumptions" in output
 
 
-@pytest.mark.parametrize("seed", ["3", "11"])
+@pytest.mark.parametrize("seed", ["11", pytest.param("3", marks=pytest.mark.prove)])
 def test_a_seed_decides_everything(seed: str) -> None:
     first, second = (_simulate("--seed", seed, hash_seed=hash_seed) for hash_seed in ("1", "2"))
     assert first == second

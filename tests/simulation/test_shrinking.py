@@ -116,6 +116,7 @@ def test_every_decision_has_a_description() -> None:
     assert "applied, and its answer gets lost" in describe(Mishap("worker 0.1", "beat", 3, Fault.ANSWER_LOST))
 
 
+@pytest.mark.prove
 def test_the_command_explains_a_failure_and_replays_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--store", STORE, "--folder", str(tmp_path), "--budget", "12"]
     assert command.main(["--seeds", "4", "--jobs", "1", *words]) == 1

@@ -86,6 +86,7 @@ def test_two_deviations_show_a_bug_that_neither_shows() -> None:
     assert not attempt(ONE, (frozen, woken)).problems
 
 
+@pytest.mark.prove
 def test_a_broken_world_is_reported_with_the_command_that_repeats_it(capsys: pytest.CaptureFixture[str]) -> None:
     with workers.settle_before_stop():
         assert main(["--script", "one", "--depth", "1", "--reach", "sharp", "--jobs", "1"]) == 1

@@ -168,7 +168,7 @@ def test_a_crash_of_a_runner_is_charged_only_if_there_was_one() -> None:
     assert not tale("").check(OPEN).verdict("S9")
 
 
-@pytest.mark.parametrize("kind", [THREADED, PROCESSES])
+@pytest.mark.parametrize("kind", [THREADED, pytest.param(PROCESSES, marks=pytest.mark.prove)])
 def test_workers_whose_handlers_all_run_in_threads_or_runners_claim_ahead_and_break_no_promise(
     kind: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from holdfast._system.clock import SystemClock
 from holdfast.databases.sqlite import driver
 from holdfast.testing.contracts.scene import Scene, play
@@ -27,6 +29,7 @@ def seed(path: Path) -> None:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
+@pytest.mark.prove
 def test_l4_a_known_job_behind_a_million_of_an_unknown_task_is_found_and_taken_at_once(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         lease = await at.lease()
