@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ pytest_plugins = [
 MEMORY, ROOM = Path("/dev/shm"), 6 * 2**30
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
     os.environ["TMPDIR"] = str(MEMORY)
+    tempfile.tempdir = None  # pytest has looked for the folder of temporary files before it reads this file
 
 # The applications of these examples are imported by tests and by the workers they start.
 EXAMPLES = [str(Path(__file__).parents[1] / "examples" / "code_evolution"), str(Path(__file__).parents[1] / "examples")]
