@@ -41,11 +41,27 @@ def below(pid: int) -> list[int]:
     return [pid, *(each for child in children for each in below(child))]
 
 
+def threads_of(pid: int) -> list[Path]:
+    """List the threads of a process; none if it has ended."""
+    try:
+        return list(Path(f"/proc/{pid}/task").iterdir())
+    except FileNotFoundError:
+        return []
+
+
 def cpu_seconds(root: int) -> float:
     """Return the CPU time that a process and all below it have used so far, those that have ended included."""
     ended = sum(map(int, Path(f"/proc/{root}/stat").read_text().rpartition(")")[2].split()[13:15])) / os.sysconf("SC_CLK_TCK")
-    threads = [thread for pid in below(root) for thread in Path(f"/proc/{pid}/task").iterdir()]
-    return ended + sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
+    threads = [thread for pid in below(root) for thread in threads_of(pid)]
+    return ended + sum(map(nanoseconds, threads)) / 1e9
+
+
+def nanoseconds(thread: Path) -> int:
+    """Return the CPU time of a thread; 0 if it has ended in this moment."""
+    try:
+        return int((thread / "schedstat").read_text().split()[0])
+    except FileNotFoundError:
+        return 0
 
 
 def megabytes(pids: Sequence[int]) -> float:

@@ -17,6 +17,8 @@ from holdfast._core.timing import LeaseTiming
 
 MOST_ATTEMPTS = 100
 """The most attempts of one job that are read at once."""
+UNREAD = 1.0
+"""Seconds after which a job may be due for all a store knows, if it left out lanes."""
 
 
 class Answer(StrEnum):
@@ -232,3 +234,13 @@ class Check(Struct, frozen=True):
     name: str
     message: str
     remedy: str = ""
+
+
+def due_in(wait: int | None, *, is_cut: bool) -> float | None:
+    """Return the seconds until a job is due, from the microseconds of the lanes that were read; ``is_cut``: others were left out.
+
+    >>> due_in(2_500_000, is_cut=False), due_in(None, is_cut=True)
+    (2.5, 1.0)
+    """
+    seconds = None if wait is None else max(0.0, wait / 1e6)
+    return seconds if not is_cut else UNREAD if seconds is None else min(seconds, UNREAD)

@@ -153,7 +153,10 @@ class Ownership(Protocol):
     async def next_due(
         self, tasks: Sequence[str], queues: Sequence[str] | None = None, isolated: IsolatedJobs = IsolatedJobs.EXCLUDE
     ) -> float | None:
-        """Return the seconds until a claim would find a job of these tasks: 0 if one is due, ``None`` if there is none."""
+        """Return the seconds until a claim would find a job of these tasks: 0 if one is due, ``None`` if there is none.
+
+        A store that reads only some of the lanes returns at most ``UNREAD`` when it left others out.
+        """
         ...
 
 

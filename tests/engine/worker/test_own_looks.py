@@ -55,9 +55,11 @@ async def test_a_worker_that_is_woken_claims_at_once() -> None:
     assert bench.executor.started == 1
 
 
-async def test_a_worker_claims_after_an_audit_even_if_a_look_would_find_nothing() -> None:
+async def test_an_idle_worker_audits_with_its_next_look_and_claims_nothing() -> None:
     bench = await idle()
-    bench.clock.advance(POLL)
+    bench.executor.finished.wake.forget()
     bench.exchange.request_audit()
-    await bench.exchange.step()
-    assert bench.store.calls == ["held", "exchange", "next_due"]
+    assert not await bench.executor.finished.wake.wait(0.0)
+    bench.clock.advance(POLL)
+    assert await bench.exchange.step() == POLL
+    assert bench.store.calls == ["held", "next_due"]

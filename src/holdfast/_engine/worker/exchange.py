@@ -124,11 +124,11 @@ class Exchange:
 
         Return the seconds until the next step.
         """
+        if self._needs_audit:
+            await self.audit()
         if self._is_quiet() and (pause := await self.looks.again()) > 0:
             self.is_idle = self.looks.next_due is None
             return pause
-        if self._needs_audit:
-            await self.audit()
         # Do not claim while answers are being lost: the worker would claim, release and claim the same jobs in a loop.
         was_in_doubt, goes_on = self._is_in_doubt, True
         self._ended += [*self._resting.rested(is_closed=self.is_closed), *self._locked.due()]
@@ -149,7 +149,7 @@ class Exchange:
         return min(pause, self._resting.left(), self._locked.remaining(), self._refused.remaining(), self._late.remaining())
 
     def _is_quiet(self) -> bool:
-        return self.is_idle and self.is_delivered and not (self._needs_audit or self._is_in_doubt or self.is_closed)
+        return self.is_idle and self.is_delivered and not (self._is_in_doubt or self.is_closed)
 
     def _collect(self) -> None:
         for run in self._executor.finished.take():
@@ -264,9 +264,10 @@ class Exchange:
                 self._executor.stop(running.claim.job.id, Stop.LOST, token=running.claim.job.token)
 
     def request_audit(self) -> None:
-        """Make the next step begin with an audit, and take it soon."""
+        """Make the next step begin with an audit, and take it soon; an idle worker takes it with its next look."""
         self._needs_audit = True
-        self._executor.finished.wake.set()
+        if not self.is_idle:
+            self._executor.finished.wake.set()
 
     def cancel(self, job: UUID, token: Token | None = None) -> None:
         """Stop a job for which cancellation was requested, or settle it if it has not begun."""

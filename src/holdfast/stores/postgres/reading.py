@@ -7,7 +7,7 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.answers import MOST_ATTEMPTS, DueJob, LeaseView, QueueView
+from holdfast._core.answers import MOST_ATTEMPTS, DueJob, LeaseView, QueueView, due_in
 from holdfast._core.error_groups import ErrorList
 from holdfast._core.job import PLACE_OF, State
 from holdfast._core.record import AttemptRecord, JobRecord
@@ -98,11 +98,11 @@ class Reading(StoreDatabase):
         self, tasks: Sequence[str], queues: Sequence[str] | None = None, isolated: IsolatedJobs = IsolatedJobs.EXCLUDE
     ) -> float | None:
         asked = _texts(tasks), _texts(queues), *takes(isolated)
-        ((wait, has_limits),) = await self._fetch("next_due", *asked)
+        ((wait, is_cut, has_limits),) = await self._fetch("next_due", *asked)
         if has_limits:
             used = uses.uses_of(uses.kept_of(await self._fetch("limits")), await self._fetch("limit_uses"))
             wait = uses.wait_of(await self._fetch("next_due_ranges", *asked), used)
-        return None if wait is None else max(0.0, wait / 1e6)
+        return due_in(wait, is_cut=is_cut)
 
     async def due(
         self,

@@ -29,6 +29,7 @@ from holdfast._core.answers import (
     OverdueJob,
     Pruned,
     ReopenAnswer,
+    due_in,
 )
 from holdfast._core.encoding import end_of
 from holdfast._core.flow_changes import FlowChanges
@@ -263,14 +264,13 @@ class SqliteStore(
     ) -> float | None:
         values = packing.claimable(tasks, queues, isolated)
 
-        def read(database: StoreDatabase) -> int | None:
+        def read(database: StoreDatabase) -> float | None:
+            ((wait, is_cut),) = database.read("next_due", **values)
             if uses := limits.uses_of(database):
-                return limits.wait_of(database.read("next_due_ranges", **values), uses)
-            ((wait,),) = database.read("next_due", **values)
-            return None if wait is None else int(wait)
+                wait = limits.wait_of(database.read("next_due_ranges", **values), uses)
+            return due_in(wait, is_cut=bool(is_cut))
 
-        wait = await self._thread.run(read)
-        return None if wait is None else wait / 1e6
+        return await self._thread.run(read)
 
     async def due(
         self,

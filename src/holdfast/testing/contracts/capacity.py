@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from uuid import UUID
 
+from holdfast._core.answers import UNREAD
 from holdfast._core.job import Claim, RescueReason, State
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.limits import KeyUse, Limit, Scope, ScopeKind
@@ -251,6 +252,18 @@ class CapacityContract(Part):
         assert await at.store.next_due(["task"]) == 9.0
         await at.settle(done(claim.job))
         assert await at.store.next_due(["task"]) == 0.0
+
+    @story
+    @needs(Limits, no_limits)
+    async def test_next_due_is_at_most_a_second_if_more_lanes_than_it_reads_can_give_no_job(self, at: Scene) -> None:
+        lanes = [at.new(queue="a", lane=f"{number:03}") for number in range(256)]
+        await at.enqueue(*lanes[:254], at.new(queue="b", delay=9.0))
+        await limit(at, queue("a"), concurrency=0)
+        assert await at.store.next_due(["task"]) == 9.0
+        await at.enqueue(*lanes[254:], at.new(queue="c"))
+        due = await at.store.next_due(["task"])
+        assert due is not None
+        assert due <= UNREAD
 
     @story
     @needs(Limits, no_limits)
