@@ -732,7 +732,7 @@ MUTANTS = (
     Mutant(
         "own rows checked in another transaction",
         "S3",
-        40,
+        120,
         patch=statements.block_checked_beside,
         where=only(Mode.BRINK),
         aim=booked,
@@ -827,7 +827,7 @@ MUTANTS = (
     Mutant("signal kept after its use", "S23", 50, flows.SignalKeptAfterUse, where=flowing, aim=woven(), has_flows=True),
     Mutant("signal for each copy", "S23", 100, flows.SignalPerCopy, where=flowing, aim=woven(), has_flows=True),
     Mutant(
-        "signal consumed without a token", "S23", 200, flows.SignalWithoutToken, where=flowing, aim=late_takes, has_flows=True
+        "signal consumed without a token", "S23", 800, flows.SignalWithoutToken, where=flowing, aim=late_takes, has_flows=True
     ),
     Mutant("signal that wakes no job", "S23", 50, flows.WakesNoJob, where=flowing, aim=woven(), has_flows=True),
     # workflows that grow, and jobs that wait for existing ones

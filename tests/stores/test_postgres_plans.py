@@ -173,6 +173,7 @@ def statements() -> dict[str, tuple[Any, ...]]:
         "held": (LEASE, ROOM),
         "expired": (ROOM,),
         "overdue": (ROOM,),
+        "has_waiting": (["due", "other"],),
         "next_due": (["due", "other"], None, True, False),
         "next_due_ranges": (["due", "other"], None, True, False),
         "due": (["due", "other"], None, True, False, 0, ROOM),
