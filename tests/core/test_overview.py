@@ -29,6 +29,7 @@ def worker(
     name: str = "web1-7-aa",
     *,
     overdue: float = -5.0,
+    age: float = 36_000.0,
     holds: int = 0,
     tasks: tuple[str, ...] = ("mail",),
     queues: tuple[str, ...] = (),
@@ -40,7 +41,7 @@ def worker(
         timing=LeaseTiming.of(10.0),
         overdue=overdue,
         seen="",
-        age=60.0,
+        age=age,
         holds=holds,
         tasks=tasks,
         queues=queues,
@@ -77,7 +78,7 @@ def limit(
     scope: Scope = Scope(ScopeKind.TASK, "render"),  # noqa: B008
 ) -> LimitView:
     found = tuple(Holder(UUID(int=3), each, held + 10.0 * place) for place, each in enumerate(holders))
-    return LimitView(scope=scope, limit=Limit(concurrency=3), active=active, holders=found)
+    return LimitView(scope=scope, limit=Limit(concurrency=3, rate="9/m", burst=2), active=active, holders=found)
 
 
 def schedule(late: float) -> ScheduleView:
@@ -146,16 +147,42 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
                 rescued("Web2-9-cc", RescueReason.EXPIRED, 3),
             ],
         },
-        f"Two jobs (mail) were taken from two workers of Web2 3 min ago: {LOST[RescueReason.EXPIRED]}.",
-        "look at the machine Web2; the jobs, now 2 held: holdfast jobs list --rescued",
+        (
+            "The machine Web2 has no live worker any more: two workers of Web2 sent no beat. "
+            "Two jobs (mail) were taken from them 3 min ago. Now 2 are held."
+        ),
+        (
+            "see whether Web2 runs, and start workers there or elsewhere: holdfast worker MODULE:APP; "
+            "see what became of its jobs: holdfast jobs list --rescued"
+        ),
+    ),
+    "frozen worker": (
+        {"workers": [worker()], "rescued": [rescued("web1-8-bb", RescueReason.EXPIRED, 1)]},
+        f"One job (mail) was taken from web1-8-bb 1 min ago: {LOST[RescueReason.EXPIRED]}. It is held now.",
+        "see on web1 what its process does: ps -fp 8; see what became of its jobs: holdfast jobs list --rescued",
+    ),
+    "thawed worker": (
+        {
+            "workers": [worker()],
+            "rescued": [rescued("mine", RescueReason.EXPIRED, 1)],
+            "answered_late": frozenset([UUID(int=2)]),
+        },
+        (
+            "The worker mine was frozen or cut off, and answered too late: the answer was refused. "
+            "One job (mail) was taken from it 1 min ago. It is held now."
+        ),
+        (
+            "the code of mail ran twice, so check what it did outside: holdfast jobs show 000002; "
+            "look at the machine mine; see what became of its jobs: holdfast jobs list --rescued"
+        ),
     ),
     "killed worker": (
         {
             "workers": [worker()],
             "rescued": [rescued("web2-8-bb", RescueReason.CRASHED, 1), rescued("old", RescueReason.RELEASED, 1)],
         },
-        "One job (mail) was taken from web2-8-bb 1 min ago: its process died.",
-        "look at the machine web2; the jobs, now 1 held: holdfast jobs list --rescued",
+        "One job (mail) was taken from web2-8-bb 1 min ago: its process died. It is held now.",
+        "look at the machine web2; see what became of its jobs: holdfast jobs list --rescued",
     ),
     "queue paused by an operator": (
         {
@@ -164,22 +191,45 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
             "pauses": [paused("anna", "mail"), paused("bob", "mail")],
         },
         "The queue mail has been paused by anna (too fast) for 2 h, and one job waits.",
-        "when that is over: holdfast queues resume mail",
+        "when that is over, let its jobs start again: holdfast queues resume mail",
+    ),
+    "queue paused without a reason": (
+        {
+            "workers": [worker()],
+            "queues": [queue("mail", 1, paused=timedelta(hours=2))],
+            "pauses": [structs.replace(paused("anna", "mail"), reason=None)],
+        },
+        "The queue mail has been paused by anna for 2 h, and one job waits.",
+        "ask anna why, then let its jobs start again: holdfast queues resume mail",
     ),
     "new error": (
         {"workers": [worker()], "errors": failed(group("sync", 212, minutes=8), group("sync", 9, minutes=61))},
         "A new error: 212 jobs of sync failed with KeyError in the last 8 min, at shop/orders.py:118 in sync_line.",
-        "look: holdfast errors show 5a41ab; when it is mended: holdfast errors retry 5a41ab",
+        "see its messages: holdfast errors show 5a41ab; when it is mended, run those jobs again: holdfast errors retry 5a41ab",
+    ),
+    "new error after a release": (
+        {"workers": [worker("a", age=500.0), worker("b", age=90.0)], "errors": failed(group("sync", 2, minutes=8))},
+        (
+            "A new error: two jobs of sync failed with KeyError in the last 8 min, at shop/orders.py:118 in sync_line. "
+            "It began 20 s after the workers were started, so a release may have brought it."
+        ),
+        (
+            "see its messages: holdfast errors show 5a41ab; "
+            "go back to the release before, or mend it, then run those jobs again: holdfast errors retry 5a41ab"
+        ),
     ),
     "wave of errors": (
         {"workers": [worker()], "errors": failed(group("sync", LOOK_AT_FAILED, minutes=2))},
         "A new error: at least 1000 jobs of sync failed with KeyError in the last 2 min, at shop/orders.py:118 in sync_line.",
-        "look: holdfast errors show 5a41ab; when it is mended: holdfast errors retry 5a41ab",
+        "see its messages: holdfast errors show 5a41ab; when it is mended, run those jobs again: holdfast errors retry 5a41ab",
     ),
     "unknown task": (
         {"workers": [worker()], "waiting_tasks": ["mail", "render_v2"]},
-        "Jobs of render_v2 wait, and no live worker knows that task.",
-        "start a worker whose code has it; its jobs: holdfast jobs list --task render_v2",
+        "No live worker knows the task render_v2, and jobs of it wait.",
+        (
+            "start a worker of the release that has it: holdfast worker MODULE:APP; "
+            "or, if no release has it any more: holdfast jobs cancel --task render_v2"
+        ),
     ),
     "queue that no worker serves": (
         {
@@ -205,11 +255,11 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
             "queues": [queue("imports", 1204, paused=timedelta(hours=2)), queue("empty", 0, paused=timedelta())],
         },
         "The queue imports has been paused for 2 h, and 1204 jobs wait.",
-        "ask why, then: holdfast queues resume imports",
+        "ask why, then let its jobs start again: holdfast queues resume imports",
     ),
     "limit held by the silent": (
         {"workers": [worker()], "limits": [limit(3, "web1-7-aa", "gone-1", "gone-1"), limit(2, "gone-1")]},
-        "The limit of render is full, and two slots of 3 belong to silent workers (gone-1).",
+        "The limit of the task render is full, and two slots of 3 belong to silent workers (gone-1).",
         "start a worker, which frees them, or run: holdfast recover MODULE:APP",
     ),
     "limit of the cluster": (
@@ -224,8 +274,11 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
             "queues": [queue("default", 23)],
             "waiting_tasks": ["render"],
         },
-        "The limit of render is full, and jobs wait: three jobs have held it for 1 min 12 s.",
-        "look at these jobs: holdfast limits list; then wait, cancel them or allow more",
+        "The limit of the task render is full: three jobs have held it for 1 min 12 s, and others wait.",
+        (
+            "see whether the oldest of them still works: holdfast jobs show 000003; if not, end it: holdfast jobs cancel 000003; "
+            "or allow one more at once: holdfast limits set task render --concurrency 4 --rate 9/m --burst 2"
+        ),
     ),
     "full limit of a queue": (
         {
@@ -235,8 +288,11 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
             ],
             "queues": [queue("slow", 1), queue("idle", 0), queue("stopped", 0, paused=timedelta(hours=1))],
         },
-        "The limit of slow is full, and jobs wait: three jobs have held it for 1 min 12 s.",
-        "look at these jobs: holdfast limits list; then wait, cancel them or allow more",
+        "The limit of the queue slow is full: three jobs have held it for 1 min 12 s, and others wait.",
+        (
+            "see whether the oldest of them still works: holdfast jobs show 000003; if not, end it: holdfast jobs cancel 000003; "
+            "or allow one more at once: holdfast limits set queue slow --concurrency 4 --rate 9/m --burst 2"
+        ),
     ),
     "late schedule": (
         {"workers": [worker()], "schedules": [schedule(720.0), schedule(30.0)]},

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
 from shlex import quote
+from uuid import UUID
 
 from msgspec import Struct
 
@@ -14,7 +15,7 @@ from holdfast._core.durations import in_words
 from holdfast._core.error_groups import ErrorList
 from holdfast._core.job import RescueReason, State
 from holdfast._core.limits import LimitView, Scope, ScopeKind
-from holdfast._core.pauses import paused_by
+from holdfast._core.pauses import pause_of, paused_by
 from holdfast._core.queue_names import unserved
 from holdfast._core.schedule import ScheduleView
 from holdfast._core.story_words import counted
@@ -35,15 +36,18 @@ FULL_FOR = 60.0
 """Seconds for which jobs hold a full limit before it is named: one whose slots change hands does what it is for."""
 RECENT_RESCUE = 900.0
 """Seconds for which a worker that lost jobs is named."""
+AFTER_RELEASE = 600.0
+"""Seconds from the start of all workers in which an error is put down to their release."""
 LOST = {
     RescueReason.CRASHED: "its process died",
-    RescueReason.EXPIRED: "no beat came before the lease ran out, so it is dead, frozen or cut off. Late writes are refused",
+    RescueReason.EXPIRED: "it sent no beat, so it is dead, frozen or cut off. What it still writes is refused",
     RescueReason.UNRESPONSIVE: "it no longer answered its supervisor",
     RescueReason.STALLED: "they reported no progress",
     RescueReason.TIMED_OUT: "they passed their timeout",
 }
 """Why a worker lost jobs. A worker that is closed, or that returns them, does not lose them."""
 WAITING = (State.SCHEDULED, State.AVAILABLE)
+_FATE = "see what became of its jobs: holdfast jobs list --rescued"
 
 
 class NeedKind(StrEnum):
@@ -78,7 +82,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     ``waiting_tasks``: the tasks that have a job in line. ``limits``, ``schedules``: empty if the store has none. ``errors``: of the newest
     ``LOOK_AT_FAILED`` failed jobs, without messages. ``rescued``: at most ``MOST_RESCUED`` jobs that were once taken from a worker, all
     that have not finished, and others among the newest ``LOOK_FOR_RESCUED`` jobs. ``pauses``: what is recorded of pauses of queues,
-    newest first.
+    newest first. ``answered_late``: those of the rescued jobs whose lost worker answered after all.
     """
 
     at: datetime
@@ -93,6 +97,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     errors: ErrorList = ErrorList()
     rescued: Sequence[JobView] = ()
     pauses: Sequence[AuditEntry] = ()
+    answered_late: frozenset[UUID] = frozenset()
 
 
 def needs_of(seen: Overview) -> tuple[Need, ...]:
@@ -102,9 +107,9 @@ def needs_of(seen: Overview) -> tuple[Need, ...]:
     return (
         *_without_worker(seen, live),
         *(_silent(worker) for worker in silent),
-        *_lost(seen),
+        *_lost(seen, {machine_of(worker.worker) for worker in live}),
         *_unserved(seen, live),
-        *_new_errors(seen),
+        *_new_errors(seen, live),
         *_unknown(seen, live),
         *_held(seen),
         *_paused(seen),
@@ -128,22 +133,59 @@ def _silent(worker: LeaseView) -> Need:
     return Need(NeedKind.SILENT_WORKER, text, "start a worker, or run: holdfast recover MODULE:APP", worker.worker)
 
 
-def _lost(seen: Overview) -> Iterator[Need]:
+def _lost(seen: Overview, alive: set[str]) -> Iterator[Need]:
     """Yield each machine that jobs were taken from, and why; the one with the most jobs first."""
     found: dict[tuple[str, RescueReason], list[JobView]] = {}
-    for job in seen.rescued:
-        is_recent = job.rescued_at is not None and (seen.at - job.rescued_at).total_seconds() <= RECENT_RESCUE
-        if is_recent and job.rescued in LOST and job.rescued_from is not None:
-            found.setdefault((machine_of(job.rescued_from), job.rescued), []).append(job)
+    for job in recently_lost(seen.rescued, seen.at):
+        found.setdefault((machine_of(job.rescued_from or ""), job.rescued or RescueReason.EXPIRED), []).append(job)
     for (machine, reason), jobs in sorted(found.items(), key=lambda each: -len(each[1]))[:MOST_NAMED]:
         workers = sorted({job.rescued_from for job in jobs if job.rescued_from is not None})
-        ago = min((seen.at - job.rescued_at).total_seconds() for job in jobs if job.rescued_at is not None)
-        many = f"{counted(len(jobs), 'job').capitalize()} ({_named(Counter(job.task for job in jobs))})"
+        ago = in_words(max(min((seen.at - job.rescued_at).total_seconds() for job in jobs if job.rescued_at is not None), 0.0))
+        tasks = f"({_named(Counter(job.task for job in jobs))})"
         whose = workers[0] if len(workers) == 1 else f"{counted(len(workers), 'worker')} of {machine}"
-        text = f"{many} {_were(len(jobs))} taken from {whose} {in_words(max(ago, 0.0))} ago: {LOST[reason]}."
-        now = ", ".join(f"{count} {state}" for state, count in Counter(job.state.value for job in jobs).most_common())
-        step = f"look at the machine {machine}; the jobs, now {now}: holdfast jobs list --rescued"
+        many = f"{counted(len(jobs), 'job').capitalize()} {tasks} {_were(len(jobs))} taken from"
+        back = f"{many} {'it' if len(workers) == 1 else 'them'} {ago} ago. {_now(jobs)}"
+        step = f"look at the machine {machine}; {_FATE}"
+        late = [job for job in jobs if job.id in seen.answered_late]
+        if reason is not RescueReason.EXPIRED:
+            text = f"{many} {whose} {ago} ago: {LOST[reason]}. {_now(jobs)}"
+        elif late:
+            text, step = _thawed(late[0], back)
+        elif machine not in alive:
+            text = f"The machine {machine} has no live worker any more: {whose} sent no beat. {back}"
+            step = f"see whether {machine} runs, and start workers there or elsewhere: holdfast worker MODULE:APP; {_FATE}"
+        else:
+            text = f"{many} {whose} {ago} ago: {LOST[reason]}. {_now(jobs)}"
+            step = f"{_process(workers[0])}{_FATE}"
         yield Need(NeedKind.LOST_WORKER, text, step, machine)
+
+
+def _now(jobs: Sequence[JobView]) -> str:
+    (state, number), *others = Counter(job.state.value for job in jobs).most_common()
+    if len(jobs) == 1:
+        return f"It is {state} now."
+    return f"Now {number} {'is' if number == 1 else 'are'} {state}" + "".join(f", {n} {each}" for each, n in others) + "."
+
+
+def recently_lost(rescued: Sequence[JobView], now: datetime) -> list[JobView]:
+    """Return the jobs that their workers lost a short while ago."""
+    recent = (job for job in rescued if job.rescued_at and (now - job.rescued_at).total_seconds() <= RECENT_RESCUE)
+    return [job for job in recent if job.rescued in LOST and job.rescued_from is not None]
+
+
+def _thawed(job: JobView, back: str) -> tuple[str, str]:
+    """Return what to read and to do after a worker that was frozen or cut off has answered."""
+    worker = job.rescued_from or ""
+    text = f"The worker {worker} was frozen or cut off, and answered too late: the answer was refused. {back}"
+    compare = f"the code of {job.task} ran twice, so check what it did outside: holdfast jobs show {str(job.id)[-6:]}"
+    return text, f"{compare}; {_process(worker)}{_FATE}"
+
+
+def _process(worker: str) -> str:
+    """Return how to look at the process of a worker, if its name has the number of one."""
+    machine, *rest = worker.rsplit("-", 2)
+    is_named = len(rest) == 2 and rest[0].isdigit()
+    return f"see on {machine} what its process does: ps -fp {rest[0]}; " if is_named else f"look at the machine {machine}; "
 
 
 def _unserved(seen: Overview, live: Sequence[LeaseView]) -> Iterator[Need]:
@@ -163,17 +205,21 @@ def machine_of(worker: str) -> str:
     return worker.rsplit("-", 2)[0]
 
 
-def _new_errors(seen: Overview) -> Iterator[Need]:
+def _new_errors(seen: Overview, live: Sequence[LeaseView]) -> Iterator[Need]:
     new = [group for group in seen.errors.groups if group.key and (seen.at - group.first_at).total_seconds() <= NEW_ERROR]
     for group in sorted(new, key=lambda group: -group.count)[:MOST_NAMED]:
-        since, where = (
-            in_words(max((seen.at - group.first_at).total_seconds(), 0.0)),
-            f", at {group.where}" if group.where else "",
-        )
+        seconds = max((seen.at - group.first_at).total_seconds(), 0.0)
+        where = f", at {group.where}" if group.where else ""
         more = "at least " if seen.errors.looked_at >= LOOK_AT_FAILED else ""
         many = more + counted(group.count, "job")
-        text = f"A new error: {many} of {group.task} failed with {group.type} in the last {since}{where}."
-        step = f"look: holdfast errors show {group.key}; when it is mended: holdfast errors retry {group.key}"
+        text = f"A new error: {many} of {group.task} failed with {group.type} in the last {in_words(seconds)}{where}."
+        show, retry = f"see its messages: holdfast errors show {group.key}", f"holdfast errors retry {group.key}"
+        gap = max((worker.age for worker in live), default=0.0) - seconds
+        if live and 0 <= gap <= AFTER_RELEASE:
+            text += f" It began {in_words(gap)} after the workers were started, so a release may have brought it."
+            step = f"{show}; go back to the release before, or mend it, then run those jobs again: {retry}"
+        else:
+            step = f"{show}; when it is mended, run those jobs again: {retry}"
         yield Need(NeedKind.NEW_ERROR, text, step, group.key)
 
 
@@ -182,8 +228,9 @@ def _unknown(seen: Overview, live: Sequence[LeaseView]) -> Iterator[Need]:
     if live:
         for task in seen.waiting_tasks:
             if task not in known:
-                text = f"Jobs of {task} wait, and no live worker knows that task."
-                step = f"start a worker whose code has it; its jobs: holdfast jobs list --task {quote(task)}"
+                text = f"No live worker knows the task {task}, and jobs of it wait."
+                start = "start a worker of the release that has it: holdfast worker MODULE:APP"
+                step = f"{start}; or, if no release has it any more: holdfast jobs cancel --task {quote(task)}"
                 yield Need(NeedKind.UNKNOWN_TASK, text, step, task)
 
 
@@ -200,17 +247,20 @@ def _paused(seen: Overview) -> Iterator[Need]:
     for queue in seen.queues:
         if queue.paused_at is not None and (waiting := _in_line(queue)):
             since = in_words((seen.at - queue.paused_at).total_seconds())
-            by = paused_by(queue.name, seen.pauses)
+            by, found = paused_by(queue.name, seen.pauses), pause_of(queue.name, seen.pauses)
             text = f"The queue {queue.name} has been paused{by} for {since}, and {counted(waiting, 'job')} {_wait(waiting)}."
-            first = "when that is over" if "(" in by else "ask why, then"
-            yield Need(NeedKind.PAUSED_QUEUE, text, f"{first}: holdfast queues resume {quote(queue.name)}", queue.name)
+            first = f"ask {found.who} why" if found else "ask why"
+            first = "when that is over," if found and found.reason else f"{first}, then"
+            step = f"{first} let its jobs start again: holdfast queues resume {quote(queue.name)}"
+            yield Need(NeedKind.PAUSED_QUEUE, text, step, queue.name)
 
 
 def _limits(seen: Overview, live: set[str]) -> Iterator[Need]:
     for limit in seen.limits:
         if limit.limit.concurrency is None or limit.active < limit.limit.concurrency:
             continue
-        scope = "The limit of the cluster" if limit.scope.kind is ScopeKind.ALL else f"The limit of {limit.scope.name}"
+        kind = limit.scope.kind
+        scope = "The limit of the cluster" if kind is ScopeKind.ALL else f"The limit of the {kind} {limit.scope.name}"
         if lost := [holder for holder in limit.holders if holder.worker not in live]:
             workers = _named(Counter(holder.worker for holder in lost))
             slots = f"{counted(len(lost), 'slot')} of {limit.active}"
@@ -218,9 +268,26 @@ def _limits(seen: Overview, live: set[str]) -> Iterator[Need]:
             step = "start a worker, which frees them, or run: holdfast recover MODULE:APP"
             yield Need(NeedKind.LIMIT_HELD, text, step, limit.scope.name)
         elif (held := min((holder.held for holder in limit.holders), default=0.0)) >= FULL_FOR and _waits_for(limit.scope, seen):
-            text = f"{scope} is full, and jobs wait: {counted(limit.active, 'job')} {_have(limit.active)} held it for {in_words(held)}."
-            step = "look at these jobs: holdfast limits list; then wait, cancel them or allow more"
-            yield Need(NeedKind.FULL_LIMIT, text, step, limit.scope.name)
+            jobs = f"{counted(limit.active, 'job')} {_have(limit.active)} held it for {in_words(held)}"
+            yield Need(NeedKind.FULL_LIMIT, f"{scope} is full: {jobs}, and others wait.", _relief(limit), limit.scope.name)
+
+
+def _relief(limit: LimitView) -> str:
+    """Return what frees a slot of a full limit, or adds one."""
+    oldest = str(max(limit.holders, key=lambda holder: holder.held).job)[-6:]
+    look = (
+        f"see whether the oldest of them still works: holdfast jobs show {oldest}; if not, end it: holdfast jobs cancel {oldest}"
+    )
+    now, name = limit.limit, "" if limit.scope.kind is ScopeKind.ALL else f" {quote(limit.scope.name)}"
+    kept = {
+        "per-key": now.per_key,
+        "rate": now.rate,
+        "rate-per-key": now.rate_per_key,
+        "burst": now.burst if now.burst > 1 else None,
+    }
+    rest = "".join(f" --{option} {value}" for option, value in kept.items() if value is not None)
+    kind = "cluster" if limit.scope.kind is ScopeKind.ALL else limit.scope.kind.value
+    return f"{look}; or allow one more at once: holdfast limits set {kind}{name} --concurrency {limit.active + 1}{rest}"
 
 
 def _waits_for(scope: Scope, seen: Overview) -> bool:

@@ -3,6 +3,7 @@
 import click
 
 from holdfast.cli.options import store_options
+from holdfast.cli.remedies import Named, with_names
 from holdfast.cli.stderr import discard_unwritable
 
 
@@ -24,7 +25,9 @@ def dashboard(
     pages: from another one, forward the port with ssh, or pass --token-file.
     """
     import asyncio
+    import os
     import webbrowser
+    from functools import partial
 
     from holdfast._processes.loading import opened
     from holdfast._system.service_manager import this_service
@@ -48,7 +51,8 @@ def dashboard(
         if app.settings.url.startswith("memory:"):
             remedy = "mount holdfast.dashboard.Dashboard(app) in that process, or use a file: --url sqlite:///jobs.db"
             raise ConfigurationError([f"a store in memory is seen only from inside its own process: {remedy}"])
-        asyncio.run(serve(app, host, port, ready, token_file=token_file, actions=has_actions))
+        complete = partial(with_names, named=Named(target, url).or_of(os.environ))
+        asyncio.run(serve(app, host, port, ready, token_file=token_file, actions=has_actions, complete=complete))
         manager.notify("STOPPING=1")
     discard_unwritable()
 

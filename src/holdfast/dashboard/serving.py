@@ -12,6 +12,7 @@ from holdfast._core.listen_address import is_loopback
 from holdfast._system.clock import SystemRandomness
 from holdfast._system.ending_signals import on_ending_signals
 from holdfast.app import App
+from holdfast.dashboard.commands import Complete, set_commands
 from holdfast.dashboard.dashboard import Dashboard
 from holdfast.errors import ConfigurationError
 from holdfast.http.authentication import OneTimeLink, by_token
@@ -48,9 +49,18 @@ def require_loopback(host: str) -> None:
 
 
 async def serve(
-    app: App, host: str, port: int, ready: Callable[[str], None], *, token_file: str | None = None, actions: bool = False
+    app: App,
+    host: str,
+    port: int,
+    ready: Callable[[str], None],
+    *,
+    token_file: str | None = None,
+    actions: bool = False,
+    complete: Complete = str,
 ) -> None:
-    """Serve until SIGTERM or Ctrl-C. ``ready``: called with the link once it listens. Raises ``ConfigurationError`` for a taken port."""
+    """Serve until SIGTERM or Ctrl-C. ``ready``: called with the link once it listens. ``complete``: returns a remedy whose
+    commands name the App or the store. Raises ``ConfigurationError`` for a taken port."""
+    set_commands(app, complete)
     dashboard, path = dashboard_of(app, host, token_file, actions=actions)
     config = uvicorn.Config(
         dashboard,

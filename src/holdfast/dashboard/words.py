@@ -48,20 +48,20 @@ KIND_GLYPHS: Final[Mapping[Kind, tuple[str, str]]] = {
     **dict.fromkeys(_LOST, ("silent", "failed")),
 }
 """The glyph and the colour of each kind of entry in a story."""
-NEED_GLYPHS: Final[Mapping[NeedKind, tuple[str, str, str]]] = {
-    NeedKind.NO_WORKER: ("workers", "failed", "/workers"),
-    NeedKind.SILENT_WORKER: ("silent", "failed", "/workers"),
-    NeedKind.LOST_WORKER: ("rescued", "rescued", "/jobs?rescued=yes"),
-    NeedKind.UNSERVED_QUEUE: ("blocked", "waiting", "/queues/{}"),
-    NeedKind.NEW_ERROR: ("failed", "failed", "/errors/{}"),
-    NeedKind.UNKNOWN_TASK: ("blocked", "waiting", "/jobs?task={}"),
-    NeedKind.HELD: ("held", "held", "/jobs?state=held"),
-    NeedKind.PAUSED_QUEUE: ("paused", "held", "/queues/{}"),
-    NeedKind.LIMIT_HELD: ("silent", "held", "/limits"),
-    NeedKind.FULL_LIMIT: ("limits", "held", "/limits"),
-    NeedKind.LATE_SCHEDULE: ("scheduled", "held", "/schedules"),
+NEED_GLYPHS: Final[Mapping[NeedKind, tuple[str, str, str, str]]] = {
+    NeedKind.NO_WORKER: ("workers", "failed", "/workers", "See workers"),
+    NeedKind.SILENT_WORKER: ("silent", "failed", "/workers", "See workers"),
+    NeedKind.LOST_WORKER: ("rescued", "rescued", "/jobs?rescued=yes", "See the jobs"),
+    NeedKind.UNSERVED_QUEUE: ("blocked", "waiting", "/queues/{}", "See the queue"),
+    NeedKind.NEW_ERROR: ("failed", "failed", "/errors/{}", "See the error"),
+    NeedKind.UNKNOWN_TASK: ("blocked", "waiting", "/jobs?task={}", "See the jobs"),
+    NeedKind.HELD: ("held", "held", "/jobs?state=held", "Decide"),
+    NeedKind.PAUSED_QUEUE: ("paused", "held", "/queues/{}", "See the queue"),
+    NeedKind.LIMIT_HELD: ("silent", "held", "/limits", "See limits"),
+    NeedKind.FULL_LIMIT: ("limits", "held", "/limits", "See limits"),
+    NeedKind.LATE_SCHEDULE: ("scheduled", "held", "/schedules", "See schedules"),
 }
-"""The glyph, the colour and the page of each kind of need."""
+"""The glyph, the colour and the page of each kind of need, and what the button that opens the page is called."""
 
 
 class Moment(Struct, frozen=True):

@@ -11,8 +11,18 @@ from msgspec import structs
 from holdfast._core.answers import QueueView
 from holdfast._core.audit import AuditEntry, AuditFilter
 from holdfast._core.error_groups import ErrorList
-from holdfast._core.job import ACTIVE, FINISHED, PLACE_OF, Place, State
-from holdfast._core.overview import LOOK_AT_FAILED, LOOK_FOR_RESCUED, MOST_HELD, MOST_RESCUED, MOST_RUNNING, Overview, needs_of
+from holdfast._core.job import ACTIVE, FINISHED, PLACE_OF, Place, RescueReason, State
+from holdfast._core.overview import (
+    LOOK_AT_FAILED,
+    LOOK_FOR_RESCUED,
+    MOST_HELD,
+    MOST_NAMED,
+    MOST_RESCUED,
+    MOST_RUNNING,
+    Overview,
+    needs_of,
+    recently_lost,
+)
 from holdfast._core.queue_counts import MOST_COUNTED
 from holdfast._core.requests import JobFilter
 from holdfast._core.schedule import ScheduleView
@@ -20,7 +30,7 @@ from holdfast._core.view import JobView
 from holdfast._engine import store_defaults
 from holdfast._engine.client.client import Client
 from holdfast._engine.operators.looking import MOST_LOOKED, newest
-from holdfast.errors import Unsupported
+from holdfast.errors import JobNotFound, Unsupported
 
 Row = TypeVar("Row")
 RESCUED_KEPT = 10.0
@@ -35,6 +45,7 @@ class Recent:
         self.failed, self.newest, self.errors = -1, ErrorList(), ErrorList()
         self.unfinished, self.finished = frozenset[UUID](), list[JobView]()
         self.until = 0.0
+        self.late, self.late_until = frozenset[UUID](), 0.0
 
 
 async def overview(client: Client, queues: Sequence[QueueView] | None = None, recent: Recent | None = None) -> Overview:
@@ -52,6 +63,8 @@ async def overview(client: Client, queues: Sequence[QueueView] | None = None, re
     counts: Counter[State] = Counter()
     for queue in queues:
         counts.update(queue.counts)
+    recent = recent or Recent()
+    rescued = await _rescued(client, counts, recent)
     seen = Overview(
         at=client.now(),
         workers=await client.workers(),
@@ -61,9 +74,10 @@ async def overview(client: Client, queues: Sequence[QueueView] | None = None, re
         waiting_tasks=await client.ask("waiting_tasks", store_defaults.waiting_tasks),
         limits=await _if_any(client.limits),
         schedules=await _if_any(schedules),
-        errors=await _errors(client, counts[State.FAILED], recent or Recent()),
+        errors=await _errors(client, counts[State.FAILED], recent),
         pauses=await _if_any(pauses),
-        rescued=await _rescued(client, counts, recent or Recent()),
+        rescued=rescued,
+        answered_late=await _answered_late(client, rescued, recent),
     )
     return structs.replace(seen, needs=needs_of(seen))
 
@@ -98,6 +112,24 @@ async def _rescued(client: Client, counts: Mapping[State, int], recent: Recent) 
         recent.until = now + RESCUED_KEPT
     recent.unfinished = ids
     return [*found, *(job for job in recent.finished if job.id not in ids)]
+
+
+async def _answered_late(client: Client, rescued: Sequence[JobView], recent: Recent) -> frozenset[UUID]:
+    """Return the jobs that a worker has answered for after they were taken from it: one of each worker is looked at."""
+    now = client.now()
+    lost = {job.rescued_from: job.id for job in recently_lost(rescued, now) if job.rescued is RescueReason.EXPIRED}
+    if now.timestamp() >= recent.late_until:
+        found = [await _attempts(client, job) for job in [*lost.values()][:MOST_NAMED]]
+        recent.late = frozenset(job.id for job in found if job and any(attempt.late_at for attempt in job.attempts))
+        recent.late_until = now.timestamp() + RESCUED_KEPT
+    return recent.late
+
+
+async def _attempts(client: Client, job: UUID) -> JobView | None:
+    try:
+        return await client.get(job)
+    except JobNotFound:  # it was deleted in the meantime
+        return None
 
 
 async def _if_any(read: Callable[[], Awaitable[Sequence[Row]]]) -> Sequence[Row]:

@@ -12,7 +12,7 @@ from holdfast._core.attempt_line import span
 from holdfast._core.durations import in_words
 from holdfast._core.history import HistoryStep
 from holdfast._core.job import PLACE_OF, Place, State
-from holdfast._core.overview import MOST_RUNNING, Need, Overview
+from holdfast._core.overview import MOST_RUNNING, Need, NeedKind, Overview
 from holdfast._core.phrases import percent
 from holdfast._core.story_words import CRASH_KIND_OF, ENDINGS, counted
 from holdfast._core.view import JobView
@@ -20,10 +20,13 @@ from holdfast._engine.operators.operators import client_of
 from holdfast._engine.operators.overview import Recent
 from holdfast._engine.operators.overview import overview as read
 from holdfast.app import App
+from holdfast.dashboard.actions import Button, buttons
 from holdfast.dashboard.charts import per_second
+from holdfast.dashboard.commands import commands_of
 from holdfast.dashboard.views.history import last_hours
 from holdfast.dashboard.views.page import Asked, Page, jobs_where
 from holdfast.dashboard.words import FAMILIES, NEED_GLYPHS, TABS, number, short, took
+from holdfast.http.permissions import Action
 from holdfast.http.resources import condition
 
 MOST_ROWS = 8
@@ -32,7 +35,10 @@ MOST_RESCUES = 5
 """The most rescues, the newest ones."""
 _recent: "WeakKeyDictionary[App, Recent]" = WeakKeyDictionary()
 _HINTS = {State.HELD: "you decide"}
-_COMMAND = re.compile(r"(holdfast [^;]+)")
+_SENTENCES = re.compile(r"(?<=\.) (?=[A-Z0-9])")
+_STEPS = re.compile(r"; (?=(?:[^']*'[^']*')*[^']*$)")
+"""Between steps: not within quotes of a command."""
+_COMMAND = re.compile(r"(?P<text>(?:(?!holdfast |ps -).)*)(?P<command>(?:holdfast |ps -).+)?")
 
 
 async def overview(asked: Asked) -> Page:
@@ -44,7 +50,7 @@ async def overview(asked: Asked) -> Page:
     for queue in seen.queues:
         counts.update(queue.counts)
     values = {
-        "needs": [_need(need) for need in seen.needs],
+        "needs": [_need(need, asked) for need in seen.needs],
         "is_new": not counts and not seen.workers,
         "places": [_place(place, counts, seen) for place in Place],
         "queues": [_queue(queue, last["of_queues"].get(queue.name)) for queue in seen.queues[:MOST_ROWS]],
@@ -88,11 +94,28 @@ def _rescued(job: JobView) -> datetime:
     return job.rescued_at or job.created_at
 
 
-def _need(need: Need) -> dict[str, Any]:
-    glyph, family, path = NEED_GLYPHS[need.kind]
-    link = path.format(quote(need.subject, safe=""))
-    step = [{"text": part, "is_command": part.startswith("holdfast ")} for part in _COMMAND.split(need.step) if part]
-    return {"text": need.text, "step": step, "glyph": glyph, "family": family, "link": link}
+def _need(need: Need, asked: Asked) -> dict[str, Any]:
+    """Return a need with its first sentence, the others, and each thing to do with the command for it."""
+    glyph, family, path, name = NEED_GLYPHS[need.kind]
+    first, *others = _SENTENCES.split(need.text, maxsplit=1)
+    steps = [_COMMAND.fullmatch(step) for step in _STEPS.split(commands_of(asked.app)(need.step))]
+    return {
+        "first": first,
+        "others": "".join(others),
+        "steps": [
+            {"text": step["text"][:1].upper() + step["text"][1:], "command": step["command"] or ""} for step in steps if step
+        ],
+        "glyph": glyph,
+        "family": family,
+        "buttons": [*_mending(need, asked), Button(name, path.format(quote(need.subject, safe="")))],
+    }
+
+
+def _mending(need: Need, asked: Asked) -> list[Button]:
+    """Return the action against the cause, if there is one that the reader may take."""
+    if need.kind is NeedKind.PAUSED_QUEUE:
+        return buttons("queue", need.subject, asked.may, Action.RESUME)
+    return []
 
 
 _PLACES = {
