@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from holdfast._core.job import State
 from holdfast._core.policy import Policy
 from holdfast.stores.postgres import checks
 from holdfast.testing.contracts.scene import Scene, play
@@ -28,6 +29,13 @@ CREATE FUNCTION beside.nothing () RETURNS integer LANGUAGE sql AS 'SELECT 1';
 DEAD = """
 INSERT INTO {0} SELECT {1} FROM generate_series(1, {2}) AS n;
 DELETE FROM {0};
+"""
+FINISHED = """
+INSERT INTO holdfast.finished (
+    id, task, queue, priority, state, created_at, policy, claim_number, cancel_requested, attempt, failures, crashes, available_at,
+    finished_at, delete_after, payload
+) SELECT gen_random_uuid(), 'due', 'default', 0, %s, now(), '{}', 1, false, 1, 0, 0, now(), now(), now() + interval '7 days', '\\x7b7d'
+FROM generate_series(1, %s)
 """
 
 
@@ -218,3 +226,25 @@ def test_no_more_records_are_deleted_at_once_than_asked(home: Home) -> None:
             assert (jobs, len(home.sql("SELECT 1 FROM holdfast.finished"))) == (expected, left)
 
     play(Stage(home), act)
+
+
+def test_estimates_of_finished_jobs_follow_the_tables_and_read_none_of_them(database: str) -> None:
+    assert estimated(database) == {}, "statistics come with the first vacuum or analyze"
+    with psycopg.connect(database, autocommit=True) as owner:
+        for state, jobs in (("completed", 5000), ("failed", 700), ("cancelled", 40)):
+            owner.execute(FINISHED, (state, jobs))
+        owner.execute("VACUUM ANALYZE holdfast.finished_other")
+        assert estimated(database) == {State.COMPLETED: 5000, State.FAILED: 700, State.CANCELLED: 40}
+        owner.execute(FINISHED, ("completed", 5000))
+    assert estimated(database)[State.COMPLETED] == pytest.approx(10_000, rel=0.1), "the table has grown since"
+
+
+def estimated(dsn: str) -> dict[State, int]:
+    async def act() -> dict[State, int]:
+        store = store_at(dsn)
+        try:
+            return await store.estimates()
+        finally:
+            await store.close()
+
+    return asyncio.run(act())

@@ -169,6 +169,7 @@ def statements() -> dict[str, tuple[Any, ...]]:
         "beat": ([LEASE], False),
         "beat_noted": ([LEASE], False, [LEASE], [1], [0], [1], [0.1], [0.1], [86_400.0]),
         "worker_history": ("w1", ROOM),
+        "estimates": (),
         "errors": (100 * ROOM, ROOM),
         "held": (LEASE, ROOM),
         "expired": (ROOM,),

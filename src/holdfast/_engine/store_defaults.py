@@ -251,6 +251,16 @@ async def worker_history(store: Store, worker: str, limit: int) -> tuple[BeatVie
     )
 
 
+async def estimates(store: Store) -> dict[State, int]:
+    """Return about how many jobs have finished, by state; nothing of a store that does not know it without counting."""
+    from holdfast._ports.estimating import Estimates  # noqa: PLC0415 - workers need none of it
+
+    try:
+        return await cast(Estimates, store).estimates() if offers(store, Estimates) else {}
+    except Unsupported:  # a broker of an earlier release
+        return {}
+
+
 async def errors(store: Store, look: int, limit: int) -> ErrorList:
     """Return groups of failed jobs. For a store without this verb, list the failed jobs: of these, those enqueued last are looked at."""
     if offers(store, Errors):

@@ -19,6 +19,7 @@ from holdfast._core.workflow import Items, Output
 from holdfast._ports.auditing import Auditing
 from holdfast._ports.draining import Draining
 from holdfast._ports.errors import Errors
+from holdfast._ports.estimating import Estimates
 from holdfast._ports.history import History
 from holdfast._ports.limits import Lanes, Limits
 from holdfast._ports.prefetching import Prefetching
@@ -57,6 +58,7 @@ OPTIONAL = (
         Scheduling,
         WorkerHistory,
         Errors,
+        Estimates,
         Auditing,
         History,
         Draining,
@@ -78,6 +80,7 @@ READS: Final = frozenset(
             "outputs",
             "flow",
             "errors",
+            "estimates",
             "audits",
             "minutes",
             "vitals",

@@ -29,6 +29,7 @@ DEFAULTS: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
     "waiting_tasks": store_defaults.waiting_tasks,
     "due": store_defaults.due,
     "owed_hooks": store_defaults.owed_hooks,
+    "estimates": store_defaults.estimates,
 }
 """What stands in for a verb that a store does not have."""
 

@@ -83,12 +83,16 @@ def moment(at: datetime | None, now: datetime) -> Moment | None:
     return Moment(text, f"{at:%Y-%m-%dT%H:%M:%S}Z")
 
 
-def number(count: int, *, is_capped: bool = False) -> str:
-    """Return a count as pages write it; ``is_capped``: not all were counted.
+def number(count: int, *, is_capped: bool = False, about: int | None = None) -> str:
+    """Return a count as pages write it; ``is_capped``: not all were counted. ``about``: how many there are then, if that is known.
 
     >>> number(1069), number(3_081_000), number(100_001, is_capped=True)
     ('1,069', '3.1 M', '100,000+')
+    >>> number(100_001, is_capped=True, about=3_012_345), number(100_001, is_capped=True, about=123_456)
+    ('≈ 3.0 M', '≈ 123,000')
     """
+    if is_capped and about is not None and about > count:
+        return f"≈ {number(about if about >= 1_000_000 else round(about, -3))}"
     return at_least(count) if is_capped and count else f"{count:,}" if count < 1_000_000 else f"{count / 1_000_000:.1f} M"
 
 

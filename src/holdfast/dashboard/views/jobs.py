@@ -1,7 +1,6 @@
 """The list of jobs: by state and conditions, newest first, page by page."""
 
 import shlex
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -10,7 +9,6 @@ from uuid import UUID
 
 from msgspec import ValidationError
 
-from holdfast._core.answers import QueueView
 from holdfast._core.durations import seconds
 from holdfast._core.job import FINISHED, Reason, State
 from holdfast._core.view import JobView
@@ -18,6 +16,7 @@ from holdfast._engine.operators.looking import MOST_LOOKED, alook
 from holdfast._engine.operators.where import Where
 from holdfast.dashboard.actions import EFFECTS, Button, job_actions, link_to
 from holdfast.dashboard.selecting import MOST_SELECTED, Tick, choices
+from holdfast.dashboard.views.finished import Totals, totals
 from holdfast.dashboard.views.page import Asked, Cell, Page, columns, figure, job, jobs_where, state, text, when
 from holdfast.dashboard.words import FAMILIES, TABS, moment, number, took
 from holdfast.errors import ConfigurationError, InvalidCursor
@@ -44,7 +43,7 @@ async def jobs(asked: Asked) -> Page:
     found = look.jobs
     queues = await asked.queues()
     values: dict[str, Any] = {
-        "tabs": _tabs(chosen, queues),
+        "tabs": _tabs(chosen, await totals(asked, queues)),
         "fields": [
             {"name": name, "value": chosen.get(name, "")}
             for name in ("task", "queue", "tag", "key", "worker", "error", "text")
@@ -115,19 +114,15 @@ def command(chosen: dict[str, str]) -> str:
     return shlex.join(["holdfast", "jobs", "list", *options])
 
 
-def _tabs(chosen: dict[str, str], queues: Sequence[QueueView]) -> list[dict[str, Any]]:
+def _tabs(chosen: dict[str, str], counts: Totals) -> list[dict[str, Any]]:
     rest = {name: value for name, value in chosen.items() if name != "state"}
     current = chosen.get("state")
-    counts: Counter[State] = Counter()
-    for queue in queues:
-        counts.update(queue.counts)
-    capped = {state for queue in queues for state in queue.capped}
-    everything = {"name": "all", "count": number(sum(counts.values()), is_capped=bool(capped)), "family": ""}
+    everything = {"name": "all", "count": counts.written(State), "family": ""}
     tabs: list[dict[str, Any]] = [everything | {"link": jobs_where(**rest), "is_current": not current}]
     tabs += [
         {
             "name": each.value,
-            "count": number(counts[each], is_capped=each in capped),
+            "count": counts.written([each]),
             "family": FAMILIES[each],
             "link": jobs_where(state=each.value, **rest),
             "is_current": current == each,

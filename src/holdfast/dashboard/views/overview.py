@@ -1,7 +1,6 @@
 """The first page: what needs an operator, where jobs are, and what runs."""
 
 import re
-from collections import Counter
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -23,6 +22,7 @@ from holdfast.app import App
 from holdfast.dashboard.actions import Button, buttons
 from holdfast.dashboard.charts import per_second
 from holdfast.dashboard.commands import commands_of
+from holdfast.dashboard.views.finished import Totals, totals
 from holdfast.dashboard.views.history import last_hours
 from holdfast.dashboard.views.page import Asked, Page, jobs_where
 from holdfast.dashboard.words import FAMILIES, NEED_GLYPHS, TABS, number, short, took
@@ -46,12 +46,10 @@ async def overview(asked: Asked) -> Page:
     recent = _recent.setdefault(asked.app, Recent()) if asked.is_live else None
     seen = await read(client_of(asked.app.jobs), await asked.queues(), recent)
     last = await last_hours(asked)
-    counts: Counter[State] = Counter()
-    for queue in seen.queues:
-        counts.update(queue.counts)
+    counts = await totals(asked, seen.queues)
     values = {
         "needs": [_need(need, asked) for need in seen.needs],
-        "is_new": not counts and not seen.workers,
+        "is_new": not seen.queues and not seen.workers,
         "places": [_place(place, counts, seen) for place in Place],
         "queues": [_queue(queue, last["of_queues"].get(queue.name)) for queue in seen.queues[:MOST_ROWS]],
         "all_queues": len(seen.queues),
@@ -125,23 +123,23 @@ _PLACES = {
 }
 
 
-def _place(place: Place, counts: Counter[State], seen: Overview) -> dict[str, Any]:
+def _place(place: Place, counts: Totals, seen: Overview) -> dict[str, Any]:
     name, about, states = _PLACES[place]
-    hints, capped = dict(_HINTS), {state for queue in seen.queues for state in queue.capped}
+    hints = dict(_HINTS)
     if seen.running and len(seen.running) < MOST_RUNNING:
         hints[State.RUNNING] = f"longest {took(min(map(_begin, seen.running)), seen.at)}"
     slots = sum(worker.slots for worker in seen.workers)
     return {
         "name": name,
         "about": about,
-        "count": number(sum(counts[state] for state in states), is_capped=bool(capped.intersection(states))),
+        "count": counts.written(states),
         "of": f"of {number(slots)} slots" if place is Place.ACTIVE and slots else "",
         "beats": _beats(seen) if place is Place.ACTIVE else "",
         "states": [
             {
                 "state": state.value,
                 "family": FAMILIES[state],
-                "count": number(counts[state], is_capped=state in capped),
+                "count": counts.written([state]),
                 "hint": hints.get(state, "") if counts[state] else "",
                 "link": jobs_where(state=state.value),
             }

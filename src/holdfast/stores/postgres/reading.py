@@ -130,6 +130,12 @@ class Reading(StoreDatabase):
                 view.counts[state] = view.counts.get(state, 0) + row["number"]
         return tuple(views.values())
 
+    async def estimates(self) -> dict[State, int]:
+        found: dict[str, int] = {row["kind"]: row["number"] for row in await self._fetch("estimates")}
+        bad = {state: found.get(state, 0) for state in (State.FAILED, State.CANCELLED)}
+        completed = found.get("all", 0) - sum(bad.values())
+        return {State.COMPLETED: completed, **bad} if completed > 0 else {}
+
     async def waiting_tasks(self) -> tuple[str, ...]:
         return tuple(name for (name,) in await self._fetch("waiting_tasks"))
 
