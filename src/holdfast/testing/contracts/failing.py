@@ -79,6 +79,17 @@ class ErrorContract(Part):
         assert (group.key, group.count) == (FIRST, 3)
 
     @story
+    async def test_the_newest_job_of_a_group_ended_last_though_it_was_not_enqueued_last(self, at: Scene) -> None:
+        early, late, other = [await at.running() for _ in range(3)]
+        failures = [Raised(Failure("KeyError", "no", TRACE, key=key), is_final=True) for key in (FIRST, SECOND)]
+        await at.settle(answered(late, failures[0]))
+        at.advance(1.0)
+        await at.settle(answered(early, failures[0]), answered(other, failures[1]))
+        found = {group.key: group for group in (await errors(at)).groups}
+        assert {key: group.job for key, group in found.items()} == {FIRST: early.id, SECOND: other.id}
+        assert found[FIRST].last_at == found[SECOND].last_at
+
+    @story
     async def test_a_stub_has_lost_its_error(self, at: Scene) -> None:
         job = await failing(at, FIRST, policy=Policy(retention=1.0))
         at.advance(2.0)
