@@ -11,5 +11,5 @@ FROM (
 ) AS kinds (kind, parent)
 JOIN pg_inherits ON inhparent = kinds.parent
 JOIN pg_class AS parts ON parts.oid = inhrelid
-WHERE parts.relpages > 0 AND parts.reltuples > 0
+WHERE parts.relpages > 0
 GROUP BY 1
