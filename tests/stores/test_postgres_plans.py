@@ -14,10 +14,11 @@ from holdfast._core.job import ActiveJob, State, Token
 from holdfast._core.lifecycle import finish
 from holdfast._core.outcome import Done, Snooze
 from holdfast._core.policy import Policy
-from holdfast._core.requests import ClaimRequest, IsolatedJobs
+from holdfast._core.requests import ClaimRequest, IsolatedJobs, JobFilter
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres.claim_cursor import ClaimCursor
 from holdfast.stores.postgres.lane_walk import Walk
+from holdfast.stores.postgres.reading import conditions_of
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS
@@ -154,11 +155,11 @@ def statements() -> dict[str, tuple[Any, ...]]:
         "settle": (*packing.settling(moves(ROOM, snooze=True)), packing.rare_kinds(moves(ROOM, snooze=True)), [FLOW]),
         "exchange_answers": packing.tokens(held(ROOM)),
         "start": packing.starts(held(ROOM))[0],
-        "report": (*packing.tokens(held(3)), [None] * 3, [0.5] * 3, [None] * 3, [None] * 3, [1] * 3),
+        "report": (*packing.tokens(held(3)), [None] * 3, [0.5] * 3, [None] * 3, [None] * 3, [1] * 3, [None] * 3),
         "annotate": (*packing.tokens(held(3)), [b"1"] * 3, [None] * 3, [None] * 3),
         "request_cancel": (jobs,),
         "lock": (jobs,),
-        "matching": (jobs, "available", False, None, "pending", *(None,) * 14, False),
+        "matching": (jobs, *conditions_of(JobFilter(state=State.AVAILABLE))),
         "states": (jobs,),
         "reschedule": (jobs, 1.0, None),
         "reopen": (jobs, True, [FLOW]),
