@@ -39,7 +39,7 @@ NOT_EVENTS = {"job", "recovery", "payload", "queue", "schedule", "workflow"}
 
 DOORS = {"dashboard.acting", "http.management"}
 """Features that are neither a command nor an extra."""
-HELPERS = {"integrations.attempt_ids", "integrations.new_apps"}
+HELPERS = {"integrations.attempt_ids", "integrations.new_apps", "integrations.unsampled_spans"}
 """Modules that only other integrations import."""
 
 Claim = Mapping[str, Any]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -33,14 +34,21 @@ class Watched:
     """An App with spans and metrics in memory."""
 
     def __init__(
-        self, share: float = 1.0, url: str = "memory://", *, ids: RandomIdGenerator | None = None, is_global: bool = False
+        self,
+        share: float = 1.0,
+        url: str = "memory://",
+        *,
+        ids: RandomIdGenerator | None = None,
+        is_global: bool = False,
+        counts: bool = True,
     ) -> None:
         self.exporter, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
         provider = TracerProvider(sampler=ParentBasedTraceIdRatio(share), shutdown_on_exit=False, id_generator=ids)
         provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         self.tracers, self.meters = provider, MeterProvider([self.reader], shutdown_on_exit=False)
         self.app = App(url)
-        instrument_app(self.app, tracer_provider=None if is_global else provider, meter_provider=self.meters)
+        meters = self.meters if counts else NoOpMeterProvider()
+        instrument_app(self.app, tracer_provider=None if is_global else provider, meter_provider=meters)
 
     def spans(self, name: str) -> list[ReadableSpan]:
         return [span for span in self.exporter.get_finished_spans() if span.name == name]
@@ -182,8 +190,9 @@ async def test_the_attempt_after_a_late_first_one_has_a_link_for_each_trace_in_w
     assert linked(third) == [of_enqueue, *contexts(second)]
 
 
-@pytest.mark.parametrize("watched", [0.5], indirect=True)
-async def test_a_sampler_of_a_share_of_all_traces_keeps_all_attempts_of_a_job_or_none(watched: Watched) -> None:
+@pytest.mark.parametrize("counts", [True, False])
+async def test_a_sampler_of_a_share_of_all_traces_keeps_all_attempts_of_a_job_or_none(counts: bool) -> None:
+    watched = Watched(0.5, counts=counts)
     await fail_twice(watched, jobs=40)
     kept = watched.spans("enqueue sync")
     jobs = {dict(span.attributes or {})["messaging.message.id"] for span in kept}
@@ -192,6 +201,8 @@ async def test_a_sampler_of_a_share_of_all_traces_keeps_all_attempts_of_a_job_or
     assert Counter(job for job, _ in runs) == dict.fromkeys(jobs, 3)
     known = set(contexts(*kept, *(span for _, span in runs)))
     assert all(link in known for _, span in runs for link in linked(span))
+    watched.tracers.shutdown()
+    watched.meters.shutdown()
 
 
 async def test_an_id_generator_that_the_program_has_chosen_stays_and_attempts_have_no_link_to_the_one_before() -> None:

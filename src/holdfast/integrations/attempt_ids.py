@@ -71,6 +71,23 @@ def follows_jobs(tracer: Tracer) -> bool:
     return isinstance(generator, _GivenIds)
 
 
+def sampled_below(tracer: Tracer) -> int | None:
+    """Return below which number the lower half of a trace id is sampled, if the tracer begins traces by that rule; ``None``: by another.
+
+    So an attempt that will be dropped is known by its id. The rule is that of the SDK's samplers of a share, none of which count.
+    """
+    try:
+        from opentelemetry.sdk.trace import Tracer as SdkTracer
+        from opentelemetry.sdk.trace.sampling import ParentBased, ParentBasedTraceIdRatio, TraceIdRatioBased
+    except ModuleNotFoundError:
+        return None
+    if not isinstance(tracer, SdkTracer) or not getattr(tracer, "_is_enabled", lambda: True)():
+        return None
+    sampler = tracer.sampler
+    root = getattr(sampler, "_root", None) if type(sampler) in (ParentBased, ParentBasedTraceIdRatio) else sampler
+    return root.bound if type(root) is TraceIdRatioBased else None
+
+
 class _GivenIds:
     """An id generator whose ids are random unless some are given. The spans within an attempt are started outside of ``given``."""
 

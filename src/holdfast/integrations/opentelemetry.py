@@ -12,10 +12,11 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from holdfast._core.job import ActiveJob, AttemptOutcome, RescueReason
+from holdfast._core.job import AttemptOutcome, Claim, RescueReason
 from holdfast._core.view import JobView
 from holdfast._engine.events import Event
-from holdfast._engine.runners.current import WORKER, current_job, current_mask
+from holdfast._engine.runners.current import WORKER, current_claim, current_mask
+from holdfast._engine.tasks.around import Around
 from holdfast._engine.tasks.around_enqueue import NewJobView
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.spans import OPEN_SPAN
@@ -25,12 +26,11 @@ from holdfast.errors import HoldfastError, MissingExtra
 from holdfast.integrations.new_apps import on_new_app
 
 try:
-    from opentelemetry.context import Context, attach, detach
+    from opentelemetry.context import Context
     from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
-    from opentelemetry.metrics import MeterProvider, get_meter
+    from opentelemetry.metrics import MeterProvider, NoOpCounter, get_meter
     from opentelemetry.trace import (
         Link,
-        NonRecordingSpan,
         Span,
         SpanContext,
         SpanKind,
@@ -44,7 +44,8 @@ try:
     from opentelemetry.trace import get_current_span as span_of
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    from holdfast.integrations.attempt_ids import SpanIds, follows_jobs, given, ids_of
+    from holdfast.integrations.attempt_ids import SpanIds, follows_jobs, given, ids_of, sampled_below
+    from holdfast.integrations.unsampled_spans import Current, dropped_root, traceparent_in, unsampled_parent
 except ModuleNotFoundError as missing:
     raise MissingExtra(missing.name or "opentelemetry", "opentelemetry") from missing
 
@@ -52,10 +53,6 @@ CHILD_WITHIN = 60.0
 """Seconds after its enqueue in which a first attempt belongs to the trace of the enqueue; a later one begins a new trace."""
 MOST_BYTES = 512
 """Bytes of context that a job carries. A longer ``tracestate`` is left out, as the W3C allows."""
-TRACEPARENT = 55
-"""The length of a ``traceparent`` of version 00."""
-UNSAMPLED = ("00", "02")
-"""The flags of a ``traceparent`` that is not sampled: 02 states that its trace id is random."""
 NAME = "holdfast"
 _W3C = TraceContextTextMapPropagator()
 
@@ -84,7 +81,7 @@ def instrument_app(
     """
     telemetry = _Telemetry(app, tracer_provider, meter_provider)
     app.around_enqueue(telemetry.enqueue)
-    app.around_run(telemetry.run)
+    app.registry.around_run.append(Around(telemetry.attempt, is_async=False, passes=True))
     app.on("job.rescued")(telemetry.rescued)
 
 
@@ -101,6 +98,7 @@ class _Telemetry:
         self._processed = meter.create_histogram("messaging.process.duration", "s", "How long attempts ran.")
         self._waited = meter.create_histogram("holdfast.job.wait.duration", "s", "From the moment a job was due to its start.")
         self._rescues = meter.create_counter("holdfast.rescues", "{job}", "Jobs taken from workers.")
+        self._bound: int | None = None
         self._exports: set[asyncio.Task[None]] = set()
 
     def enqueue(self, job: NewJobView) -> Iterator[None]:
@@ -122,17 +120,25 @@ class _Telemetry:
             self._calls.record(self._clock.monotonic() - began, labels)
             span.end()
 
-    def run(self, job: Job | SyncJob) -> Iterator[None]:
+    def attempt(self, job: Job | SyncJob) -> AbstractContextManager[object]:
+        """Return what surrounds an attempt. Most attempts are not sampled, and of these only the span of the enqueue is made current."""
+        claim = current_claim()
+        if claim is not None and not self._counts and (span := self._unsampled(claim)) is not None:
+            return Current(span)
+        return self._run(job)
+
+    @contextmanager
+    def _run(self, job: Job | SyncJob) -> Iterator[None]:
         """Span an attempt: in the trace of its enqueue if it is the first and soon, else in a new one.
 
         The new one has links to the enqueue and to the attempt before.
         """
-        held = current_job()
-        if held is None:
+        claim = current_claim()
+        if claim is None:
             yield
             return
-        labels = _labels(held.task, held.queue, "run", "process")
-        with self._span_of(held, job.headers, labels) as span:
+        labels = _labels(claim.job.task, claim.job.queue, "run", "process")
+        with self._span_of(claim, labels) as span:
             self._consumed.add(1, labels)
             self._waited.record(max(0.0, job.waited), labels)
             if span.is_recording():
@@ -159,14 +165,27 @@ class _Telemetry:
                 _fail(part, error)
                 raise
 
-    def _span_of(self, held: ActiveJob, headers: Mapping[str, str], labels: Mapping[str, Any]) -> AbstractContextManager[Span]:
-        """Make the span of an attempt current. Without a sampled enqueue, the first attempt has none, and costs next to nothing."""
-        now = self._clock.wall()
-        if _is_soon(held.id, held.attempt, now) and (unsampled := _unsampled_parent(headers)) is not None:
-            return _Unrecorded(unsampled)
+    def _span_of(self, claim: Claim, labels: Mapping[str, Any]) -> AbstractContextManager[Span]:
+        """Make the span of an attempt current. Without a sampled enqueue, the first attempt has none."""
+        if (unsampled := self._unsampled(claim)) is not None:
+            return Current(unsampled)
+        held, now = claim.job, self._clock.wall()
         details: dict[str, Any] = {"holdfast.rescued": held.crashes > 0, "holdfast.worker": WORKER.get() or ""}
-        span = self._start(held.id, held.task, held.attempt, headers, now, attributes={**labels, **details})
+        span = self._start(held.id, held.task, held.attempt, dict(claim.headers), now, attributes={**labels, **details})
         return use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False)
+
+    def _unsampled(self, claim: Claim) -> Span | None:
+        """Return what is current in an attempt that has no span: the span of its enqueue, or one with the ids that its own would have."""
+        carried = traceparent_in(claim.headers)
+        if carried is not None and _is_soon(claim.job.id, claim.job.attempt, self._clock.wall()):
+            return unsampled_parent(carried)
+        return None if self._bound is None else dropped_root(claim.job, carried, self._bound)
+
+    @property
+    def _counts(self) -> bool:
+        """Whether the program has chosen where metrics go, which it may do at any time."""
+        real = getattr(self._consumed, "_real_instrument", self._consumed)
+        return real is not None and type(real) is not NoOpCounter
 
     def _start(
         self,
@@ -188,6 +207,7 @@ class _Telemetry:
             # A program may choose its provider after it has made its App; until then the tracer only stands for the real one.
             self._tracer = get_tracer(NAME, tracer_provider=self._tracers)
             self._follows_jobs = follows_jobs(self._tracer)
+            self._bound = sampled_below(self._tracer) if self._follows_jobs else None
         parent = _W3C.extract(headers, Context())
         enqueue = span_of(parent).get_span_context()
         is_child = enqueue.is_valid and _is_soon(job, attempt, began)
@@ -247,20 +267,6 @@ def _of_lost_attempt(job: JobView, worker: str) -> dict[str, Any]:
     return {**_labels(job.task, job.queue, "run", "process"), **details}
 
 
-class _Unrecorded:
-    """Makes a span current that nothing is recorded on. ``use_span`` does the same, and takes longer than an empty job."""
-
-    def __init__(self, span: Span) -> None:
-        self._span = span
-
-    def __enter__(self) -> Span:
-        self._token = attach(set_span_in_context(self._span))
-        return self._span
-
-    def __exit__(self, *_: object) -> None:
-        detach(self._token)
-
-
 @lru_cache
 def _labels(task: str, queue: str, name: str, kind: str) -> Mapping[str, Any]:
     return {
@@ -298,20 +304,10 @@ def _is_soon(job: UUID, attempt: int, now: float) -> bool:
     return attempt == 1 and (now - made <= CHILD_WITHIN or not has_time)
 
 
-def _unsampled_parent(headers: Mapping[str, str]) -> Span | None:
-    """Return the span of an enqueue that was not sampled, read from its fixed places: a worker does this for nearly every job."""
-    text = headers.get("traceparent", "")
-    if len(text) != TRACEPARENT or text[:3] != "00-" or text[-2:] not in UNSAMPLED or "tracestate" in headers:
-        return None
-    try:
-        context = SpanContext(int(text[3:35], 16), int(text[36:52], 16), is_remote=True)
-    except ValueError:
-        return None
-    return NonRecordingSpan(context) if context.is_valid else None
-
-
 def _context_of(span: Span) -> dict[str, str]:
-    carrier: dict[str, str] = {}
+    context, carrier = span.get_span_context(), dict[str, str]()
+    if context.is_valid and not context.trace_state:  # the propagator writes the same in five times as long
+        return {"traceparent": f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"}
     _W3C.inject(carrier, set_span_in_context(span))
     if sum(len(name) + len(text.encode()) for name, text in carrier.items()) > MOST_BYTES:
         carrier.pop("tracestate", None)

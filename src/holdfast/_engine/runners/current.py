@@ -37,6 +37,12 @@ def current_job() -> ActiveJob | None:
     return None if attempt is None else attempt.claim.job
 
 
+def current_claim() -> Claim | None:
+    """Return the claim of that job, which has its headers."""
+    attempt = _CURRENT.get()
+    return None if attempt is None else attempt.claim
+
+
 def current_mask() -> Mask | None:
     """Return what hides the sensitive values of that job. It is made when it is first asked for: few jobs need it."""
     attempt = _CURRENT.get()
