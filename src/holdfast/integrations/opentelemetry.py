@@ -45,7 +45,7 @@ try:
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     from holdfast.integrations.attempt_ids import SpanIds, follows_jobs, given, ids_of, sampled_below
-    from holdfast.integrations.unsampled_spans import Current, dropped_root, traceparent_in, unsampled_parent
+    from holdfast.integrations.unsampled_spans import Current, UnsampledSpan, dropped_root, is_unsampled, traceparent_in
 except ModuleNotFoundError as missing:
     raise MissingExtra(missing.name or "opentelemetry", "opentelemetry") from missing
 
@@ -94,6 +94,7 @@ class _Telemetry:
         meter = get_meter(NAME, meter_provider=meters)
         self._sent = meter.create_counter("messaging.client.sent.messages", "{message}", "Jobs enqueued.")
         self._consumed = meter.create_counter("messaging.client.consumed.messages", "{message}", "Attempts started.")
+        self._counts_nothing = isinstance(self._consumed, NoOpCounter)
         self._calls = meter.create_histogram("messaging.client.operation.duration", "s", "How long enqueues took.")
         self._processed = meter.create_histogram("messaging.process.duration", "s", "How long attempts ran.")
         self._waited = meter.create_histogram("holdfast.job.wait.duration", "s", "From the moment a job was due to its start.")
@@ -123,8 +124,11 @@ class _Telemetry:
     def attempt(self, job: Job | SyncJob) -> AbstractContextManager[object]:
         """Return what surrounds an attempt. Most attempts are not sampled, and of these only the span of the enqueue is made current."""
         claim = current_claim()
-        if claim is not None and not self._counts and (span := self._unsampled(claim)) is not None:
-            return Current(span)
+        # A program may choose where metrics go at any time; until then the counter only stands for a real one.
+        if claim is not None and (self._counts_nothing or getattr(self._consumed, "_real_instrument", self) is None):
+            span = self._unsampled(claim)
+            if span is not None:
+                return Current(span)
         return self._run(job)
 
     @contextmanager
@@ -176,16 +180,12 @@ class _Telemetry:
 
     def _unsampled(self, claim: Claim) -> Span | None:
         """Return what is current in an attempt that has no span: the span of its enqueue, or one with the ids that its own would have."""
-        carried = traceparent_in(claim.headers)
-        if carried is not None and _is_soon(claim.job.id, claim.job.attempt, self._clock.wall()):
-            return unsampled_parent(carried)
-        return None if self._bound is None else dropped_root(claim.job, carried, self._bound)
-
-    @property
-    def _counts(self) -> bool:
-        """Whether the program has chosen where metrics go, which it may do at any time."""
-        real = getattr(self._consumed, "_real_instrument", self._consumed)
-        return real is not None and type(real) is not NoOpCounter
+        job, headers = claim.job, claim.headers
+        is_lone = len(headers) == 1 and headers[0][0] == "traceparent"
+        carried = headers[0][1] if is_lone else traceparent_in(headers)
+        if carried is not None and job.attempt == 1 and _is_soon(job.id, 1, self._clock.wall()):
+            return UnsampledSpan(carried) if is_unsampled(carried) else None
+        return None if self._bound is None else dropped_root(job, carried, self._bound)
 
     def _start(
         self,

@@ -14,7 +14,7 @@ from holdfast._core.headers import Headers
 from holdfast._core.job import ActiveJob
 from holdfast.integrations.attempt_ids import ids_of
 
-_NOT_SAMPLED: Final = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-0[02]").fullmatch
+is_unsampled: Final = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-0[02]").fullmatch
 """Matches a valid ``traceparent`` of version 00 that is not sampled: the flags 02 state that its trace id is random."""
 
 _VALID: Final = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}").fullmatch
@@ -55,11 +55,6 @@ class Current:
 
     def __exit__(self, *_: object) -> None:
         detach(self._token)
-
-
-def unsampled_parent(carried: str) -> UnsampledSpan | None:
-    """Return the span of an enqueue that was not sampled; ``None``: it was, or this has to be read in full."""
-    return UnsampledSpan(carried) if _NOT_SAMPLED(carried) else None
 
 
 def dropped_root(job: ActiveJob, carried: str | None, bound: int) -> Span | None:
