@@ -10,6 +10,7 @@ from bson.timestamp import Timestamp
 from pymongo import MongoClient
 
 from holdfast._core.answers import Check
+from holdfast._core.release import UPGRADE
 from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.errors import ConfigurationError, SchemaMissing, SchemaTooNew, StoreRefused
 from holdfast.stores.mongo import checks, schema
@@ -200,7 +201,6 @@ def test_an_oplog_that_is_full_and_short_is_a_warning(at: At) -> None:
     last, age = [Timestamp(0, 1)], 120
     finding = only(at.check(full), "oplog", "warning")
     assert "has the writes of the last 2 min only" in finding.message
-    assert "replSetResizeOplog" in finding.remedy
     age = 7200
     assert "the last 2 h" in only(at.check(full), "oplog", "ok").message
 
@@ -266,7 +266,6 @@ def test_a_user_who_may_only_read_is_an_error_that_names_the_rights(at: At) -> N
     (finding,) = at.check(allowing("find", "listCollections", "listIndexes"))
     assert (finding.level, finding.name) == ("error", "rights")
     assert "createCollection, createIndex, dropCollection, insert, remove, update" in finding.message
-    assert f'grantRolesToUser("jobs", [{{role: "readWrite", db: "{DATABASE}"}}])' in finding.remedy
     assert only(at.check(allowing(*checks.NEEDED)), "rights").level == "ok"
     assert only(at.check(allowing(*checks.NEEDED, anyResource=True)), "rights").level == "ok"
     assert only(at.check(allowing(*checks.NEEDED, db="other", collection="")), "rights").level == "error"
@@ -331,7 +330,7 @@ def test_a_sharded_cluster_is_a_warning_and_a_sharded_collection_an_error(at: At
 
 def test_a_missing_schema_and_a_newer_one_are_errors(harmed: At) -> None:
     harmed.database["holdfast.state"].update_one({"_id": "schema"}, {"$set": {"version": 99}})
-    assert only(harmed.check(), "schema", "error").remedy == "upgrade holdfast"
+    assert only(harmed.check(), "schema", "error").remedy == UPGRADE
     with pytest.raises(SchemaTooNew):
         harmed.run(lambda store: store.counts())
     harmed.client.drop_database(DATABASE)
@@ -491,7 +490,6 @@ def test_an_index_of_others_that_deletes_documents_or_refuses_writes_is_an_error
         f"{JOBS}.old deletes documents by itself",
         f"{JOBS}.one is unique, and refuses writes of Holdfast",
     ]
-    assert found[0].remedy == f'db.getCollection("{JOBS}").dropIndex("old")'
     assert harmed.run(lambda store: store.counts()) == {}
     for name in ("old", "one", "harmless"):
         harmed.database[JOBS].drop_index(name)
@@ -503,7 +501,6 @@ def test_a_collection_of_hints_that_is_not_capped_is_a_warning_with_the_command_
     at.database["holdfast.hints"].insert_one({})  # makes an ordinary collection
     found = only(at.check(), "hints", "warning")
     assert "holdfast.hints is not capped" in found.message
-    assert found.remedy == 'db.runCommand({convertToCapped: "holdfast.hints", size: 1048576})'
     at.database.command({"convertToCapped": "holdfast.hints", "size": 1048576})
     assert not [each for each in at.check() if each.name == "hints"]
 

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast._core.answers import Check
 from holdfast._core.policy import Policy
+from holdfast._core.release import UPGRADE
 from holdfast.stores.postgres import checks
 from holdfast.testing.contracts.scene import Scene, done, play
 from holdfast.testing.servers import PostgresServer
@@ -69,7 +70,7 @@ def test_a_newer_schema_is_an_error(database: str) -> None:
     with psycopg.connect(database) as connection:
         connection.execute("INSERT INTO holdfast.versions VALUES (1000)")
     found = found_at(database)["schema"]
-    assert (found.level, found.remedy) == ("error", "upgrade holdfast")
+    assert (found.level, found.remedy) == ("error", UPGRADE)
 
 
 def test_a_server_that_is_not_there_is_an_error() -> None:

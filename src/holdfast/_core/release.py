@@ -3,3 +3,6 @@
 from typing import Final
 
 VERSION: Final = "0.1.0"
+
+UPGRADE: Final = "upgrade holdfast to the release that migrated the store"
+"""The remedy for a store that a newer release has migrated."""

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import click
 
+from holdfast._core.release import UPGRADE
 from holdfast._core.text import printable
 from holdfast._processes.logs import configure_logs
 from holdfast.cli.completion import VARIABLE
@@ -64,7 +65,7 @@ _REMEDIES: dict[type[Exception], tuple[int, str]] = {
     JobNotFound: (FAILED, "see `holdfast jobs list` or `holdfast workflows list`"),
     AmbiguousId: (FAILED, "use more of its digits, or the whole id"),
     SchemaMissing: (FAILED, "run `holdfast migrate module:app`"),
-    SchemaTooNew: (FAILED, "upgrade holdfast to the release that migrated the store"),
+    SchemaTooNew: (FAILED, UPGRADE),
     StoreFull: (FAILED, "shorten the retention of tasks, or run `holdfast prune` and `holdfast store compact`"),
     StoreDamaged: (FAILED, "restore a backup that `holdfast backup` has made, with all processes that use the file stopped"),
     StoreRefused: (FAILED, "see `holdfast check`, which names what is refused"),
@@ -141,7 +142,8 @@ def _report(
         for each in candidates:
             click.echo("  " + "  ".join(shown(value) for value in each.values()), err=True)
         # A problem of the settings or of a payload names its own remedy, and so do others that name a command.
-        if remedy and (code != USAGE or kind == "Usage") and "see `holdfast" not in "".join(problems):
+        reported = "".join(problems)
+        if remedy and (code != USAGE or kind == "Usage") and "see `holdfast" not in reported and remedy not in reported:
             click.echo(remedy, err=True)
     return code
 

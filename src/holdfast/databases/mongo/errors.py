@@ -1,5 +1,6 @@
 """The meaning of a driver's error, and of a reply of the server, for the caller of a verb."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ _OF_STANDALONE: Final = 20  # "Transaction numbers are only allowed on a replica
 
 _REFUSED: Final = {
     NOT_PERMITTED: "use a user that may read and write this database, such as one with its role readWrite",
-    18: "correct the user or the password",
+    18: "correct the user or the password, or add authSource=admin to the URL if the user is one of the database admin",
     121: "the validator of this collection refuses the document: remove it, only Holdfast writes here",
     TOO_LARGE: "write fewer jobs in one call, or give the server a larger cache",
     10334: "the document is larger than MongoDB's 16 MiB",
@@ -67,6 +68,10 @@ PASSING: Final = frozenset(
 )
 """Codes of failures that end by themselves, or by what an operator does: elections, interruptions, limits of time, memory and disks."""
 
+_ANONYMOUS: Final = "requires authentication"
+_SIGN_IN: Final = "name a user and a password in the URL: mongodb://user:password@host/database?authSource=admin"
+_COMMAND: Final = re.compile(r"\bcommand \{ (\w+):.*\}")
+"""A command as the server repeats it in a refusal, with all that the driver adds to it."""
 _RETRYABLE: Final = "RetryableWriteError"
 _HOPELESS: Final = (errors.ConfigurationError, errors.InvalidURI, errors.InvalidOperation)
 _NO_SESSIONS: Final = "Sessions are not supported"
@@ -129,7 +134,7 @@ def is_not_permitted(error: HoldfastError) -> bool:
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, without the driver's description of the servers; or its kind if it is empty."""
     first = str(error).strip().partition("\n")[0].partition(", Timeout: ")[0]
-    return first.partition(", full error: ")[0] or type(error).__name__
+    return _COMMAND.sub(r"the command \1", first.partition(", full error: ")[0]) or type(error).__name__
 
 
 def _is_hopeless(error: BaseException) -> bool:
@@ -139,7 +144,7 @@ def _is_hopeless(error: BaseException) -> bool:
 def _failure(public: str, code: int | None, message: str) -> HoldfastError:
     if code == _OF_STANDALONE:
         return Unsupported(f"{public}: {STANDALONE}")
-    remedy = _REFUSED.get(code or 0)
+    remedy = _SIGN_IN if code == NOT_PERMITTED and _ANONYMOUS in message else _REFUSED.get(code or 0)
     if remedy is None:
         return StoreUnavailable(f"{public}: {message}")
     if code in _OF_DOCUMENTS:

@@ -1,11 +1,13 @@
 """The checks of a MongoDB store: rights, server, members, schema, load. What a user may not ask for is "not checked"."""
 
 import asyncio
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, Final
 
 from holdfast._core.answers import Check
+from holdfast._core.release import UPGRADE
 from holdfast._ports.clock import Clock
 from holdfast.databases.mongo.capped import SIZE, is_capped
 from holdfast.databases.mongo.database import Document, MongoDatabase
@@ -29,6 +31,9 @@ NEEDED: Final = frozenset(
     ("find", "insert", "update", "remove", "createCollection", "createIndex", "dropCollection", "listCollections", "listIndexes")
 )
 _MONITOR = "grant the role clusterMonitor to this user to have it checked"
+_SHELL: Final = "in mongosh, as an administrator"
+_LEAST_OPLOG: Final = 990
+"""The megabytes below which the server refuses an oplog."""
 
 
 async def check(
@@ -85,14 +90,15 @@ async def _of_rights(database: MongoDatabase) -> Sequence[Check]:
     users = () if status is None else status["authInfo"]["authenticatedUsers"]
     if status is None or not users:
         return ()
-    where, user = database.location.database, users[0]["user"]
+    where, user, home = database.location.database, users[0]["user"], users[0]["db"]
     allowed = set[str]()
     for each in status["authInfo"]["authenticatedUserPrivileges"]:
         if _covers(each["resource"], where):
             allowed.update(each["actions"])
     if missing := sorted(NEEDED - allowed):
         message = f"the user {user!r} lacks rights in the database {where!r}: {', '.join(missing)}"
-        return (Check("error", "rights", message, f'db.grantRolesToUser("{user}", [{{role: "readWrite", db: "{where}"}}])'),)
+        grant = f'db.getSiblingDB("{home}").grantRolesToUser("{user}", [{{role: "readWrite", db: "{where}"}}])'
+        return (Check("error", "rights", message, f"{_SHELL}: {grant}"),)
     return (Check("ok", "rights", f"the user {user!r} may read and write the database {where!r}"),)
 
 
@@ -201,7 +207,8 @@ async def _of_oplog(database: MongoDatabase, hello: Mapping[str, Any]) -> Sequen
         fill = "and has all writes so far" if size < FULL * most else f"and has the writes of the last {seconds / 3600:.0f} h"
         return (Check("ok", "oplog", f"it may take {most // MEGABYTE} MB, {fill}"),)
     message = f"the oplog of {most // MEGABYTE} MB has the writes of the last {seconds / 60:.0f} min only"
-    remedy = "a member that is away for longer has to copy everything: db.adminCommand({replSetResizeOplog: 1, size: MEGABYTES})"
+    larger = f"db.adminCommand({{replSetResizeOplog: 1, size: {max(_LEAST_OPLOG, 2 * most // MEGABYTE)}}})"
+    remedy = f"a member that is away for longer has to copy everything. Enlarge it on each member, {_SHELL}: {larger}"
     return (Check("warning", "oplog", message, remedy),)
 
 
@@ -213,7 +220,7 @@ async def _of_transactions(database: MongoDatabase) -> Sequence[Check]:
         found.append(_not_checked("transactions", "transactionLifetimeLimitSeconds"))
     elif lifetime < SHORT_LIFETIME:
         message = f"the server ends transactions after {lifetime} s: large deletes and rescues may need longer"
-        remedy = "db.adminCommand({setParameter: 1, transactionLifetimeLimitSeconds: 60})"
+        remedy = f"{_SHELL}: db.adminCommand({{setParameter: 1, transactionLifetimeLimitSeconds: 60}})"
         found.append(Check("warning", "transactions", message, remedy))
     opened = await _ask(database, {"aggregate": 1, "pipeline": _OLDEST_TRANSACTION, "cursor": {}})
     if opened is None:
@@ -221,9 +228,14 @@ async def _of_transactions(database: MongoDatabase) -> Sequence[Check]:
     for each in opened["cursor"]["firstBatch"]:
         who, seconds = each.get("appName") or each.get("client") or "a client", each["transaction"]["timeOpenMicros"] / 1e6
         message = f"a transaction of {who} is open for {seconds:.0f} s: writes to the documents that it has changed fail or wait"
-        remedy = f"end it: db.adminCommand({{killSessions: [{{id: UUID('{each['lsid']['id']}')}}]}})"
+        remedy = f"end it, {_SHELL}: db.adminCommand({{killSessions: [{_session(each['lsid'])}]}})"
         found.append(Check("warning", "transactions", message, remedy))
     return found
+
+
+def _session(lsid: Mapping[str, Any]) -> str:
+    """Return a session as mongosh writes it. Without the user's ``uid`` the server looks among the sessions of who sends the command."""
+    return f"{{id: UUID('{lsid['id']}'), uid: BinData(0, '{b64encode(lsid['uid']).decode()}')}}"
 
 
 async def _of_sharding(database: MongoDatabase, names: Names, hello: Mapping[str, Any]) -> Sequence[Check]:
@@ -243,15 +255,21 @@ async def _of_schema(database: MongoDatabase, names: Names) -> Sequence[Check]:
     found = await schema.examine(database, names)
     shown = f"version {found.version} of {schema.VERSION}"
     if found.version > schema.VERSION:
-        return (Check("error", "schema", shown, "upgrade holdfast"),)
+        return (Check("error", "schema", shown, UPGRADE),)
     if found.version < schema.VERSION:
         return (Check("error", "schema", shown if found.version else "there is none yet", schema.MIGRATE),)
     faults = [
         Check("error", "indexes" if each.index else "schema", f"{each.place} {each.what}", schema.MIGRATE)
         for each in found.faults
     ]
+    here = f'{_SHELL}: db.getSiblingDB("{database.location.database}")'
     foreign = [
-        Check("error", "indexes", f"{each.place} {each.what}", f'db.getCollection("{each.collection}").dropIndex("{each.index}")')
+        Check(
+            "error",
+            "indexes",
+            f"{each.place} {each.what}",
+            f'{here}.runCommand({{dropIndexes: "{each.collection}", index: "{each.index}"}})',
+        )
         for each in found.foreign
     ]
     return (*faults, *foreign) if faults or foreign else (Check("ok", "schema", f"{shown}, all indexes are there"),)
@@ -261,7 +279,8 @@ async def _of_hints(database: MongoDatabase, names: Names) -> Sequence[Check]:
     if await is_capped(database, names.hints) is not False:
         return ()
     message = f"{names.hints} is not capped: no cursor can wait at it, and it grows until a process with workers makes it again"
-    return (Check("warning", "hints", message, f'db.runCommand({{convertToCapped: "{names.hints}", size: {SIZE}}})'),)
+    here = f'{_SHELL}: db.getSiblingDB("{database.location.database}")'
+    return (Check("warning", "hints", message, f'{here}.runCommand({{convertToCapped: "{names.hints}", size: {SIZE}}})'),)
 
 
 _OLDEST_TRANSACTION: Final = [

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from holdfast._core.release import UPGRADE
 from holdfast.databases.mongo.capped import make_capped
 from holdfast.databases.mongo.database import Document, MongoDatabase
 from holdfast.databases.mongo.errors import DUPLICATE, index_in
@@ -246,7 +247,7 @@ def _form(index: Document) -> Document:
 
 
 def _too_new(database: MongoDatabase, version: int) -> str:
-    return f"{database.location.public}: its version is {version}, this release knows {VERSION}: update holdfast"
+    return f"{database.location.public}: its version is {version}, this release knows {VERSION}: {UPGRADE}"
 
 
 _STATE: Final[dict[str, Document]] = {"claims": {"number": 0}, "settings": {"paused": [], "queues": [], "limits": []}}

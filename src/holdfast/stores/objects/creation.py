@@ -4,6 +4,7 @@ from uuid import UUID
 
 from msgspec import DecodeError, json
 
+from holdfast._core.release import UPGRADE
 from holdfast._ports.bucket import ABSENT, Bucket, BucketUnavailable, Found
 from holdfast.errors import ConfigurationError, SchemaTooNew
 from holdfast.stores.objects.head import FORMAT, KEY, Head, read
@@ -27,5 +28,5 @@ async def create(bucket: Bucket, store: UUID) -> tuple[int, int]:
     except DecodeError:
         raise ConfigurationError([f"{KEY} is there and cannot be read: use another prefix, or restore a backup"]) from None
     if there.needs > FORMAT:
-        raise SchemaTooNew(f"{KEY} was written by a newer release: update this one")
+        raise SchemaTooNew(f"{KEY} was written by a newer release: {UPGRADE}")
     return there.format, FORMAT

@@ -11,6 +11,7 @@ from holdfast._core.book.book import Book
 from holdfast._core.book.soundness import problems_of
 from holdfast._core.book.table import RowChange
 from holdfast._core.job import FINISHED
+from holdfast._core.release import UPGRADE
 from holdfast._ports.bucket import ABSENT, Bucket, Found
 from holdfast._ports.upkeep import Damage, Inspection, Verification
 from holdfast.errors import SchemaMissing, SchemaTooNew
@@ -104,7 +105,7 @@ async def read_head(bucket: Bucket, name: str, key: str = KEY) -> tuple[int, Hea
     except DecodeError:
         raise Damaged(key, "cannot be read") from None
     if head.needs > FORMAT:
-        raise SchemaTooNew(f"{name}: it was migrated by a newer release: update this one")
+        raise SchemaTooNew(f"{name}: it was migrated by a newer release: {UPGRADE}")
     return len(found.body), head
 
 

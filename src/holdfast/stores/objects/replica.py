@@ -8,6 +8,7 @@ from holdfast._core.book.book import Book
 from holdfast._core.book.state import Savepoint
 from holdfast._core.book.table import RowChange
 from holdfast._core.flow_changes import FlowChange, FlowChanges
+from holdfast._core.release import UPGRADE
 from holdfast._ports.bucket import ABSENT, UNCHANGED, Bucket, BucketProblem, BucketUnavailable
 from holdfast.errors import ConfigurationError, SchemaMissing, SchemaTooNew, StoreFull
 from holdfast.stores.objects.head import FORMAT, KEY, Head, read
@@ -82,7 +83,7 @@ class Replica:
             problem = f"{self._name}: {KEY} cannot be read: a gateway showed a part of it, or it is damaged"
             raise BucketUnavailable(problem, BucketProblem.SERVER) from None
         if new.needs > FORMAT:
-            raise SchemaTooNew(f"{self._name}: it was migrated by a newer release: update this process")
+            raise SchemaTooNew(f"{self._name}: it was migrated by a newer release: {UPGRADE}")
         old = self._head
         if old is not None and old.store != new.store:
             problem = f"{self._name}: the store was replaced or restored since this process started: start the process again"

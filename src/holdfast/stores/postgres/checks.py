@@ -7,6 +7,7 @@ from asyncpg import Connection
 
 from holdfast._core.answers import Check
 from holdfast._core.policy import RETENTION_FLOOR
+from holdfast._core.release import UPGRADE
 from holdfast.databases.postgres.errors import MIGRATE
 from holdfast.errors import SchemaMissing, SchemaTooNew
 from holdfast.stores.postgres import objects, schema
@@ -35,7 +36,7 @@ async def check(link: Connection, name: str, public: str, sql: Callable[[str], s
     except SchemaMissing as error:
         return [*found, Check("error", "schema", str(error).removesuffix(f": {MIGRATE}"), MIGRATE)]
     except SchemaTooNew as error:
-        return [*found, Check("error", "schema", str(error), "upgrade holdfast")]
+        return [*found, Check("error", "schema", str(error), UPGRADE)]
     found.append(Check("ok", "schema", f"version {version} of {schema.VERSION}"))
     relations = await link.fetch(sql("relations"), name)
     found += objects.judge(name, relations, await link.fetch(sql("functions"), name), user=server["user"])

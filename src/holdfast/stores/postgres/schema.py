@@ -9,6 +9,7 @@ from pathlib import Path
 
 from asyncpg import Connection
 
+from holdfast._core.release import UPGRADE
 from holdfast.databases.postgres.errors import MIGRATE
 from holdfast.errors import SchemaMissing, SchemaTooNew
 
@@ -62,7 +63,7 @@ def require(version: int, schema: str, public: str) -> None:
 
 def too_new(version: int, public: str) -> SchemaTooNew:
     """Return the error for a schema that a newer release has migrated."""
-    return SchemaTooNew(f"{public} has schema version {version}, this release knows {VERSION}: upgrade holdfast")
+    return SchemaTooNew(f"{public} has schema version {version}, this release knows {VERSION}: {UPGRADE}")
 
 
 async def _upgrade(connection: Connection, schema: str, version: int, placed: Callable[[str], str]) -> None:

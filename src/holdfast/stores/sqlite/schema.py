@@ -8,6 +8,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from holdfast._core.release import UPGRADE
 from holdfast.databases.sqlite.driver import Connection, Speaker
 from holdfast.databases.sqlite.sql import statements
 from holdfast.errors import SchemaTooNew
@@ -23,7 +24,7 @@ def version_of(connection: Speaker) -> int:
         return 0
     (version,) = connection.execute("SELECT version + 0 FROM main.holdfast_schema").fetchone()
     if version > VERSION:
-        raise SchemaTooNew(f"the file has schema version {version}, this release knows {VERSION}: upgrade holdfast")
+        raise SchemaTooNew(f"the file has schema version {version}, this release knows {VERSION}: {UPGRADE}")
     return int(version)
 
 
