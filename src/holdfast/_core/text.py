@@ -31,6 +31,15 @@ def printable(text: str) -> str:
     return text.translate(IN_ONE_LINE)
 
 
+def names_remedy(message: str) -> bool:
+    """Return whether a message names what to do: a command, or what to check.
+
+    >>> names_remedy("no schema: run `holdfast migrate`"), names_remedy("no answer in time")
+    (True, False)
+    """
+    return "`holdfast " in message or "check that" in message
+
+
 def shortened(text: str) -> str:
     """Return a string as a message quotes it: the beginning of a long one.
 

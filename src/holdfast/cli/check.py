@@ -32,7 +32,8 @@ def check(context: click.Context, target: str | None, url: str | None, as_json: 
 
     name = target or (None if url else os.environ.get("HOLDFAST_APP"))
     with opened(target, url, makes=name is not None) as app:
-        findings = [structs.replace(each, remedy=here(each.remedy)) for each in (*_of_workers(app, name), *app.check())]
+        found = (*_of_workers(app, name), *app.check())
+    findings = [structs.replace(each, message=here(each.message), remedy=here(each.remedy)) for each in found]
     if as_json:
         print_json(findings)
     else:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import click
 
 from holdfast._core.release import UPGRADE
-from holdfast._core.text import printable
+from holdfast._core.text import names_remedy, printable
 from holdfast._processes.logs import configure_logs
 from holdfast.cli.completion import VARIABLE
 from holdfast.cli.ids import AmbiguousId
@@ -141,9 +141,9 @@ def _report(
             click.echo(f"error: {printable(problem)}", err=True)
         for each in candidates:
             click.echo("  " + "  ".join(shown(value) for value in each.values()), err=True)
-        # A problem of the settings or of a payload names its own remedy, and so do others that name a command.
+        # A problem of the settings or of a payload names its own remedy.
         reported = "".join(problems)
-        if remedy and (code != USAGE or kind == "Usage") and "see `holdfast" not in reported and remedy not in reported:
+        if remedy and (code != USAGE or kind == "Usage") and not names_remedy(reported) and remedy not in reported:
             click.echo(remedy, err=True)
     return code
 

@@ -12,14 +12,20 @@ import click
 
 _COMMAND: Final = re.compile(r"(?<=`)holdfast [a-z][^`]*(?=`)|(?<=: )holdfast [a-z][^;`]*")
 _APP: Final = re.compile(r" (module:app|MODULE:APP)\b")
-_SINGLE: Final = frozenset({"audit", "backup", "dashboard", "prune", "top"})
+_SINGLE: Final = frozenset({"audit", "backup", "broker", "dashboard", "prune", "top"})
 _GROUPS: Final = frozenset({"errors", "jobs", "limits", "queues", "schedules", "store", "workers", "workflows"})
 """Both take an App or a URL; the name of a group is not a whole command."""
 _TAKE_APP: Final = frozenset({"check", "migrate", "recover", "worker"})
 _OPEN_BY_URL: Final = frozenset({"check", "migrate"})
 """Of those that take an App, the commands that a URL is enough for."""
-_PUBLIC: Final = frozenset({"broker", "endpoint", "host", "pooler", "port", "region", "replicaSet", "schema", "sslmode"})
-"""Options of URLs that may be printed."""
+_PUBLIC: Final = frozenset(
+    (
+        *("authSource", "directConnection", "readPreference", "replicaSet", "retryWrites", "ssl", "tls", "w"),
+        *("application_name", "connect_timeout", "host", "pooler", "port", "schema", "sslmode", "target_session_attrs"),
+        *("broker", "endpoint", "interval", "profile", "region", "writes_per_day", "writes_per_minute"),
+    )
+)
+"""Options of URLs that may be printed, of MongoDB, PostgreSQL and buckets."""
 
 
 @dataclass
@@ -76,7 +82,7 @@ def _with_names(command: str, named: Named) -> str:
         if named.app is not None:
             return _APP.sub(f" {quote(named.app)}", command)
         return _APP.sub(lambda _: named.option(), command) if named.url is not None and verb in _OPEN_BY_URL else command
-    if "--url" in more or "--app" in more:
+    if "--url" in more or "--app" in more or "--new-token" in more:
         return command
     if verb in _TAKE_APP:
         return command + (named.option(as_argument=True) if named.app is not None or verb in _OPEN_BY_URL else "")

@@ -12,6 +12,7 @@ from holdfast._core.job import State
 from holdfast._core.queue_counts import MOST_COUNTED
 from holdfast._core.queue_names import sentence, unseen, unserved
 from holdfast._core.schedule import ScheduleList, Source, declaration
+from holdfast._core.text import names_remedy
 from holdfast._core.transport_url import server_of_hints
 from holdfast._engine.operators.check_limits import check_limits
 from holdfast._engine.rows.rows import Rows
@@ -22,7 +23,7 @@ from holdfast._engine.worker.rescue_hooks import problems_of_hooks
 from holdfast._engine.worker.startup_checks import problems_of_limits, problems_of_schedules
 from holdfast._ports.store import Store
 from holdfast._ports.transport import Hint, Transport
-from holdfast.errors import ConfigurationError, HoldfastError, StoreDamaged
+from holdfast.errors import ConfigurationError, HoldfastError, StoreDamaged, StoreUnavailable
 from holdfast.settings import RecoverySwitches, Settings
 
 HINT_TIMEOUT: Final = 5.0
@@ -49,11 +50,21 @@ async def check(store: Store, settings: Settings, registry: Registry) -> tuple[C
         schedules = await scheduling(store).schedules() if has_schedules(store) else None
         limits = await check_limits(store, registry, alive, queues)
     except HoldfastError as error:
-        remedy = "restore a backup" if isinstance(error, StoreDamaged) else "check that the store is running and reachable"
-        return (*own, Check("error", "store", str(error), remedy))
+        return (*own, Check("error", "store", str(error), _remedy_of(error)))
     of_jobs = (_of_workers(alive, waiting), *_of_tasks(alive, waiting, registry), *_of_queues(queues))
     of_jobs += (*_of_unserved_queues(alive, queues), *_of_unseen_queues(alive, queues, registry))
     return (*own, *found, *of_jobs, *limits, *left, *_of_schedules(schedules, alive))
+
+
+def _remedy_of(error: HoldfastError) -> str:
+    """Return what to do about a store that could not be read; empty if the message names it."""
+    match error:
+        case StoreDamaged():
+            return "restore a backup"
+        case StoreUnavailable() if not names_remedy(str(error)):
+            return "check that the store is running and reachable"
+        case _:
+            return ""
 
 
 async def check_transport(open_one: Callable[[Settings], Transport], settings: Settings, mark: UUID) -> tuple[Check, ...]:

@@ -8,6 +8,7 @@ from holdfast._core.release import UPGRADE
 from holdfast._ports.bucket import ABSENT, Bucket, BucketUnavailable, Found
 from holdfast.errors import ConfigurationError, SchemaTooNew
 from holdfast.stores.objects.head import FORMAT, KEY, Head, read
+from holdfast.stores.objects.pieces import RESTORE
 
 
 async def create(bucket: Bucket, store: UUID) -> tuple[int, int]:
@@ -26,7 +27,7 @@ async def create(bucket: Bucket, store: UUID) -> tuple[int, int]:
     try:
         there = read(found.body)
     except DecodeError:
-        raise ConfigurationError([f"{KEY} is there and cannot be read: use another prefix, or restore a backup"]) from None
+        raise ConfigurationError([f"{KEY} is there and cannot be read: use another prefix, or {RESTORE}"]) from None
     if there.needs > FORMAT:
         raise SchemaTooNew(f"{KEY} was written by a newer release: {UPGRADE}")
     return there.format, FORMAT

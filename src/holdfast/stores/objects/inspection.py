@@ -18,9 +18,7 @@ from holdfast.errors import SchemaMissing, SchemaTooNew
 from holdfast.stores.objects.archives import rows_of
 from holdfast.stores.objects.bodies import BODIES, keys_in
 from holdfast.stores.objects.head import FORMAT, KEY, Head, read
-from holdfast.stores.objects.pieces import REMEDY, RUNS, Damaged, load
-
-_RESTORE = "restore the newest backup by `holdfast store restore PLACE`"
+from holdfast.stores.objects.pieces import REMEDY, RESTORE, RUNS, Damaged, load
 
 
 async def inspect(bucket: Bucket, name: str) -> Inspection:
@@ -60,7 +58,7 @@ async def verify(bucket: Bucket, name: str, wall: datetime) -> Verification:
     try:
         _, head = await read_head(bucket, name)
     except Damaged as error:
-        return Verification(version=None, objects=1, rows=0, jobs=0, damage=(Damage(KEY, error.what, _RESTORE),))
+        return Verification(version=None, objects=1, rows=0, jobs=0, damage=(Damage(KEY, error.what, RESTORE),))
     found, rows = [*_gaps(head)], list[RowChange]()
     for run in head.runs:
         try:
@@ -71,7 +69,7 @@ async def verify(bucket: Bucket, name: str, wall: datetime) -> Verification:
         try:
             rows += commit.rows()
         except (DecodeError, RecursionError):
-            found.append(Damage(KEY, f"has a commit, version {commit.version}, that cannot be read", _RESTORE))
+            found.append(Damage(KEY, f"has a commit, version {commit.version}, that cannot be read", RESTORE))
     book = Book()
     if not found:
         book.load(rows)
@@ -141,9 +139,9 @@ def _gaps(head: Head) -> list[Damage]:
     found, known = list[Damage](), 0
     for run in head.runs:
         if run.since != known:
-            found.append(Damage(KEY, f"names no object with versions {known + 1} to {run.since}", _RESTORE))
+            found.append(Damage(KEY, f"names no object with versions {known + 1} to {run.since}", RESTORE))
         known = run.until
     newest = head.tail[-1].version if head.tail else known
     if newest != head.version:
-        found.append(Damage(KEY, f"names no object with versions {newest + 1} to {head.version}", _RESTORE))
+        found.append(Damage(KEY, f"names no object with versions {newest + 1} to {head.version}", RESTORE))
     return found

@@ -35,7 +35,8 @@ class Damaged(BucketUnavailable):
         self.key, self.what = key, problem
 
 
-REMEDY = "restore the object, or the newest backup by `holdfast store restore PLACE`"
+RESTORE = "`holdfast store restore PLACE --force`, with PLACE of the newest backup, forgets what came after it"
+REMEDY = f"restore the object; or {RESTORE}"
 
 
 class NewRun(Struct, frozen=True):

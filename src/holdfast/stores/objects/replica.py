@@ -80,7 +80,9 @@ class Replica:
         try:
             new = read(body)
         except msgspec.DecodeError:
-            problem = f"{self._name}: {KEY} cannot be read: a gateway showed a part of it, or it is damaged"
+            problem = (
+                f"{self._name}: {KEY} cannot be read, as `holdfast store verify` shows: it is damaged, or cut off by a gateway"
+            )
             raise BucketUnavailable(problem, BucketProblem.SERVER) from None
         if new.needs > FORMAT:
             raise SchemaTooNew(f"{self._name}: it was migrated by a newer release: {UPGRADE}")

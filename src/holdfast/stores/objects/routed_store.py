@@ -87,7 +87,7 @@ class RoutedStore(ObjectStore):
             await self._find()
             if self._leader is None:
                 raise Refused(
-                    "no broker leads, and the URL has broker=require: start `holdfast broker --url URL` with the URL of this bucket"
+                    "no broker leads, and the URL has broker=require: start one with the URL of this bucket: `holdfast broker`"
                 )
             return await self._call(verb, arguments, keywords)
         return await super()._ask(verb, arguments, keywords)
