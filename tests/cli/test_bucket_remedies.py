@@ -86,7 +86,7 @@ def test_a_head_that_a_store_cannot_read_is_named_by_the_command_of_the_error(se
     assert "head.json" in pasted(run("jobs", "list", *given), "store verify").stdout
 
 
-def test_a_newer_format_is_no_outage(server: BucketServer) -> None:
+def test_a_newer_format_is_not_reported_as_an_outage(server: BucketServer) -> None:
     given = ["--url", url_of(server)]
     assert run("migrate", *given).exit_code == 0
     head = json.loads(server.objects[HEAD].body)
