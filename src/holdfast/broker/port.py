@@ -36,6 +36,11 @@ DEFAULTS: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
 logger = logging.getLogger("holdfast")
 
 
+def _new(role: str) -> str:
+    """Return how to get another token."""
+    return f"`holdfast broker --new-token NAME={role}` prints a new one, and its line for the file that the broker reads when it starts"
+
+
 class Port:
     """Answers calls of verbs. Every call is answered: any error of the store becomes an answer."""
 
@@ -50,12 +55,11 @@ class Port:
             unknown = f"the broker (release {VERSION}) does not know {asked}: upgrade brokers first, then workers"
             return _failure(UNKNOWN, Unsupported(unknown))
         if identity is None:
-            return _failure(NO_TOKEN, StoreRefused("the broker does not know the token: set HOLDFAST_TOKEN to one from its file"))
+            return _failure(NO_TOKEN, StoreRefused(f"the broker does not know the token: set HOLDFAST_TOKEN; {_new('worker')}"))
         if not identity.has(ROLES[verb.name]):
-            roles = ", ".join(sorted(ROLES[verb.name])) or "admin"
-            return _failure(
-                NOT_ALLOWED, StoreRefused(f"the token of {identity.name} may not {verb.name}: use one of the role {roles}")
-            )
+            roles: list[str] = [*sorted(ROLES[verb.name])] or ["admin"]
+            remedy = f"use one of the role {', '.join(roles)}; {_new(roles[0])}"
+            return _failure(NOT_ALLOWED, StoreRefused(f"the token of {identity.name} may not {verb.name}: {remedy}"))
         try:
             body = await read_body(request, wire.MOST_BYTES)
         except BodyTooLarge:

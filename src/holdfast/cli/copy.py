@@ -1,5 +1,6 @@
 """``holdfast copy``."""
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -54,7 +55,7 @@ def copy(source: str, destination: str, queues: tuple[str, ...], wait: float | N
     if as_json:
         print_json(done)
     else:
-        _print(done, dry_run=dry_run)
+        _print(done, source, destination, dry_run=dry_run)
 
 
 @contextmanager
@@ -79,7 +80,9 @@ def _saying_what_is_left() -> Iterator[None]:
         raise
 
 
-def _print(done: "Copied", *, dry_run: bool) -> None:
+def _print(done: "Copied", source: str, destination: str, *, dry_run: bool) -> None:
+    from holdfast.cli.remedies import Named, with_names
+
     known = f", {done.already_there:,} of them written by an earlier copy" if done.already_there else ""
     click.echo(f"{done.moved:,} jobs {'would be moved' if dry_run else 'moved'}{known}")
     if done.running:
@@ -88,11 +91,11 @@ def _print(done: "Copied", *, dry_run: bool) -> None:
         click.echo(f"{number:,} {'would stay' if dry_run else 'stay'} at the source: {why}")
     if done.not_copied:
         click.echo(f"not copied: {', '.join(f'{number:,} {what}' for what, number in done.not_copied.items())}")
-    for where, option, paused in (
-        ("source", "--from", done.paused_source),
-        ("destination", "--to", done.paused_destination),
+    for where, place, paused in (
+        ("source", source, done.paused_source),
+        ("destination", destination, done.paused_destination),
     ):
         if paused:
-            click.echo(
-                f"paused at the {where}: {', '.join(paused)}; `holdfast queues resume` with the URL of {option} opens them"
-            )
+            named = Named(url=place) if "://" in place else Named(app=place)
+            opens = with_names(f"`holdfast queues resume {shlex.join(paused)}`", named)
+            click.echo(f"paused at the {where}: {', '.join(paused)}; {opens} opens them")

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct, structs
 
+from holdfast._core.release import UPGRADE
 from holdfast.errors import (
     ConfigurationError,
     HoldfastError,
@@ -61,10 +62,14 @@ _TABLE: Final[dict[type[HoldfastError], tuple[int, str, str]]] = {
     UniqueConflict: (409, "unique_conflict", "use another unique_key, or wait for the job named"),
     ConfigurationError: (422, "invalid", "correct the fields named"),
     Unsupported: (501, "unsupported", "use a store that can do this"),
-    SchemaMissing: (503, "schema_missing", "run `holdfast migrate` for the broker's store"),
-    SchemaTooNew: (503, "schema_too_new", "upgrade the broker"),
+    SchemaMissing: (503, "schema_missing", "run `holdfast migrate --url URL` with the URL of the broker's store"),
+    SchemaTooNew: (503, "schema_too_new", f"at the broker, {UPGRADE}"),
     StoreFull: (503, "store_full", "make room in the store, as the detail says"),
-    StoreRefused: (503, "store_refused", "see the broker's log, and `holdfast check`"),
+    StoreRefused: (
+        503,
+        "store_refused",
+        "see the broker's log, and `holdfast check --url URL` with the URL of the broker's store",
+    ),
     HoldfastError: (500, "failed", "do what the detail says"),
     StoreUnavailable: (503, "store_unavailable", "send it again: the outcome is unknown, and no call is done twice"),
 }

@@ -17,6 +17,7 @@ from holdfast._ports.table import States
 from holdfast.http.job_items import may_read, with_masked_texts, without_texts
 from holdfast.http.job_resources import MOST_ITEMS, READING, READING_ONE
 from holdfast.http.managed import Managed
+from holdfast.http.openapi import PREFIX
 from holdfast.http.operation import Call, Operation, Reply
 from holdfast.http.problems import ApiError
 from holdfast.http.redact import recorded
@@ -303,7 +304,7 @@ _SAME: Final = ("queue", "state", "reason", "created_at", "finished_at")
 
 def absent(kind: str, name: str, path: str) -> ApiError:
     """Return the answer for a thing that there is not."""
-    return ApiError(404, "not_found", f"there is no {kind} {name!r}", f"see {path}")
+    return ApiError(404, "not_found", f"there is no {kind} {name!r}", f"see {PREFIX}{path}")
 
 
 def condition(worker: LeaseView) -> str:

@@ -37,7 +37,8 @@ class Tokens:
         try:
             mode, text = stat.S_IMODE(file.stat().st_mode), file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError([f"{option}: {path} cannot be read: {error}"]) from None
+            why = (isinstance(error, OSError) and error.strerror) or error
+            raise ConfigurationError([f"{option}: {path} cannot be read: {why}; {_LOOKS}"]) from None
         if os.name == "posix" and mode & 0o077:
             raise ConfigurationError([f"{option}: other users may read {path}: run `chmod 600 {quote(str(path))}`"])
         return cls.parse(text, option)

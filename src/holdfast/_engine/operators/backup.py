@@ -9,6 +9,7 @@ from holdfast.errors import Unsupported
 _REMEDIES = {
     "postgres": "use pg_dump, or the base backups of your server",
     "objects": "use `holdfast store backup PLACE`, which copies objects to another prefix or to a folder",
+    "broker": "run the command with the URL of the store behind the broker",
     "memory": "it ends with its process; use a SQLite file to keep jobs",
 }
 

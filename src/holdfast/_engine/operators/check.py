@@ -86,9 +86,8 @@ async def check_hints(open_one: Callable[[], Transport], name: str, mark: UUID, 
         await sender.close()
         await listener.close()
     message = f"no hint arrives by {name} within {timeout:g} s: workers find work by polling only"
-    remedy = (
-        "check that its server is running and lets this user in; behind PgBouncer use ?pooler=transaction, or transport='poll'"
-    )
+    pooled = "; behind PgBouncer use ?pooler=transaction" if name.startswith("LISTEN") else ""
+    remedy = f"check that its server is running and lets this user in{pooled}; or use transport='poll'"
     return Check("error", "transport", message, remedy)
 
 
