@@ -97,7 +97,8 @@ class Narrator:
             case "schedule" if event.note in self._values:
                 self._sentences.add(event, f"{self._who(event)} {change_of_schedule(event)}")
             case "clock.step":
-                self._sentences.add(event, f"the clock of the store steps by {event.note} s", MINOR, key="clock.step")
+                whose = event.process if event.process == "store" else f"machine {event.process}"
+                self._sentences.add(event, f"the clock of the {whose} steps by {event.note} s", MINOR, key="clock.step")
             case "calm":
                 self._sentences.add(event, "all faults stop here", MINOR)
             case _:

@@ -118,6 +118,7 @@ DESCRIPTIONS = {
     "brief_outage": "the store is unreachable for all processes for {seconds:.2f} s",
     "stand_still": "the store stands still for {seconds:.2f} s and then does all that was sent",
     "step_clock": "the store's clock steps by {seconds:+.2f} s",
+    "step_machine": "machine {whom}: its clock steps by {seconds:+.2f} s",
     "fail_over": "the store fails over and forgets its newest writes",
     "lose_quorum": "the store's primary has no majority for {seconds:.2f} s, then {fate}",
     "freeze_writer": "{whom}: frozen in the middle of a write for {seconds:.2f} s",

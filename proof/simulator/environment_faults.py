@@ -9,7 +9,7 @@ from msgspec import structs
 from holdfast._core.book.content import Snapshot
 from holdfast._ports.host import Exit
 from proof.search.decisions import ROLLED_BACK, Strike
-from proof.simulator.fault_schedule import strikes_of, strikes_of_apps, strikes_of_brokers
+from proof.simulator.fault_schedule import strikes_of, strikes_of_apps, strikes_of_brokers, strikes_of_clocks
 from proof.simulator.foreign_locks import Strangers
 from proof.simulator.hosts import Guard
 from proof.simulator.loop import Process
@@ -42,6 +42,7 @@ class EnvironmentFaults:
         world, start = self._world, self._world.loop.time()
         apart = strikes_of_apps(world.plan, world.loop.stream("strikes of apps"))
         apart += strikes_of_brokers(world.plan, world.loop.stream("strikes of brokers"))
+        apart += strikes_of_clocks(world.plan, world.loop.stream("strikes of clocks"))
         for strike in (*strikes_of(world.plan, world.loop.stream("strikes")), *apart):
             world.loop.call_at(start + strike.time, self._strike, strike, context=world.loop.outside)
         if world.plan.mode is Mode.FORGETFUL:
@@ -110,6 +111,8 @@ class EnvironmentFaults:
                 return self._stand_still(strike.seconds)
             case "step_clock":
                 return self._step_clock(strike.seconds)
+            case "step_machine":
+                return self._step_machine(strike)
             case "lock_row" | "lock_file":
                 return self._strangers.lock(strike)
             case "fail_over":
@@ -331,6 +334,14 @@ class EnvironmentFaults:
             self._world.machines[0].clock.wall_error += step
         self._world.write("clock.step", "store", f"{step:+.3f}")
         return ["the store"]
+
+    def _step_machine(self, strike: Strike) -> list[str]:
+        """Step the wall clock of a machine: neither its leases nor any time in the store may depend on it."""
+        machines = self._world.machines
+        machine = machines[int(strike.pick * len(machines))]
+        machine.clock.wall_error += strike.seconds
+        self._world.write("clock.step", machine.name, f"{strike.seconds:+.3f}")
+        return [machine.name]
 
     def _remember(self) -> None:
         """Record a snapshot that a stand-in of the store may start from."""

@@ -2,10 +2,12 @@
 
 import random
 from collections.abc import Iterator
+from typing import Final
 
 from holdfast.stores.objects.election import LEADER_TTL
 from proof.search.decisions import Operation, Strike
 from proof.simulator.plans import OPERATIONS, QUEUES, Mode, Plan
+from proof.simulator.profiles import Brand
 
 BREAKS = ("kill_together", "freeze_together", "freeze_supervisor", "freeze_sessions", "cut_together", "cut_sessions", "")
 APP_BREAKS = ("kill_app", "freeze_app", "cut_app", "")
@@ -28,6 +30,13 @@ BROKER_STRIKES = {
 """In the other modes no fault hits a broker alone: a core does not stay healthy without the broker that leads."""
 BROKER_SECONDS = (0.3, 0.8, 0.95, 1.1, 1.5, 3.0)
 """For how long, in the times after which a leader without a commit is deposed."""
+
+STEPPING: Final = (Mode.SAFETY, Mode.BEYOND)
+"""The modes in which the clock of a real server steps, too; those of the machines step in all modes, because no promise rests on them."""
+STEPPED_SHARE: Final = 0.5
+"""Of the worlds on a real server, those whose clocks step."""
+MOST_STEP: Final = 600.0
+"""The seconds by which the clock of a machine steps at most, forwards or back."""
 
 
 def strikes_of(plan: Plan, numbers: random.Random) -> list[Strike]:
@@ -65,6 +74,19 @@ def strikes_of_brokers(plan: Plan, numbers: random.Random) -> list[Strike]:
         seconds, is_refusing = LEADER_TTL * numbers.choice(BROKER_SECONDS), numbers.random() < 0.5
         strikes.append(Strike(time, name, broker, pick, seconds, is_refusing=is_refusing))
         time += numbers.expovariate(1 / LEADER_TTL)
+    return strikes
+
+
+def strikes_of_clocks(plan: Plan, numbers: random.Random) -> list[Strike]:
+    """Draw the steps of clocks around a real server, from separate ``numbers``: few of the drawn worlds would have one there."""
+    if plan.script is not None or plan.brand is not Brand.POSTGRES or numbers.random() >= STEPPED_SHARE:
+        return []
+    strikes = list[Strike]()
+    for name, most in (("step_machine", MOST_STEP), ("step_clock", plan.step)):
+        if name == "step_machine" or plan.mode in STEPPING:
+            for _ in range(numbers.randint(1, 3)):
+                time, pick, seconds = numbers.random() * plan.chaos, numbers.random(), numbers.uniform(-most, most)
+                strikes.append(Strike(time, name, 0, pick, seconds))
     return strikes
 
 

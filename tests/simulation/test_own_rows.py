@@ -1,5 +1,7 @@
 """Rows that handlers commit in ``job.transaction(within=…)``, and keys that are held on other terms, on real statements of SQLite."""
 
+import random
+
 import pytest
 
 from holdfast._core.job import Token
@@ -8,9 +10,11 @@ from holdfast.stores.sqlite import caller_blocks
 from proof.checker.history import JobRow, Phase
 from proof.checker.verdicts import Rules
 from proof.search.cases import broken_by
+from proof.simulator.fault_schedule import strikes_of_clocks
 from proof.simulator.own_rows import BOOKINGS, with_own_rows
 from proof.simulator.plans import Mode, draw_for
 from proof.simulator.profiles import Brand
+from proof.simulator.simulation import simulate
 from tests.simulation.hand_made_histories import FIRST, JOB, SECOND, Tale, new
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.run_mutants import known_seeds, play
@@ -71,3 +75,28 @@ def test_s11_keys_are_held_for_a_period_on_a_real_file_whose_clock_steps() -> No
     assert any(row.key_terms.until_started for row in rows)
     assert any(event.what == "clock.step" for event in outcome.history)
     assert not broken_by(outcome)
+
+
+def test_half_of_the_worlds_on_a_real_server_have_clocks_that_step_by_minutes() -> None:
+    drawn = [strikes_of_clocks(draw_for(seed, Brand.POSTGRES), random.Random(seed)) for seed in range(100)]
+    stepping = [strikes for strikes in drawn if strikes]
+    assert 35 < len(stepping) < 65
+    minutes = [each.seconds / 60 for strikes in stepping for each in strikes if each.name == "step_machine"]
+    assert sum(each > 1 for each in minutes) > 20
+    assert sum(each < -1 for each in minutes) > 20
+    assert sum(any(each.name == "step_clock" for each in strikes) for strikes in stepping) > 10
+    assert strikes_of_clocks(draw_for(1, Brand.MEMORY), random.Random(1)) == []
+
+
+def test_s11_keys_are_held_for_a_period_on_a_real_server_while_clocks_step() -> None:
+    outcome = simulate(106, brand=Brand.POSTGRES)
+    assert outcome.is_clean, outcome.explain()
+    rows = [event.after for event in outcome.history if event.what == "job" and isinstance(event.after, JobRow)]
+    assert any(row.key_kept is not None and row.key_kept > 0 and row.is_finished for row in rows)
+    assert any(row.key_terms.until_started for row in rows)
+    steps = {
+        event.process: float(event.note) for event in outcome.history if event.what == "clock.step" and event.note != "+0.000"
+    }
+    assert {"store", "m0", "m1"} <= {*steps}
+    assert min(steps.values()) < -60
+    assert max(steps.values()) > 60
