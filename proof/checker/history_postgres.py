@@ -24,21 +24,44 @@ from proof.checker.history import By, Event, History, JobRow, LeaseRow, Phase, l
 from proof.checker.process_log import ProcessEvent
 
 # SECURITY DEFINER: changes by a role that may not write to this schema are recorded as well.
+# A job that its lease has started with others is stored as claimed: here its row is what the store would answer.
 _TRIGGER = """
 CREATE SCHEMA history;
 CREATE TABLE history.rows (
     place bigserial PRIMARY KEY, time double precision, move text, asked_at timestamptz, what text, id uuid, before jsonb, after jsonb
 );
+CREATE TABLE history.starts (lease uuid PRIMARY KEY, started bigint NOT NULL);
+CREATE FUNCTION history.started(job jsonb, through bigint) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN job ->> 'state' = 'claimed' AND (job ->> 'claim_number')::bigint <= through
+        THEN job || jsonb_build_object('state', 'running', 'attempt', (job ->> 'attempt')::int + 1) ELSE job END
+$$;
+CREATE FUNCTION history.seen(job jsonb) RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT history.started(
+        job, coalesce((SELECT started FROM history.starts WHERE lease = (job ->> 'lease')::uuid), 0)
+    ) - 'payload'
+$$;
+CREATE FUNCTION history.add(what text, id uuid, before jsonb, after jsonb) RETURNS void LANGUAGE sql AS $$
+    INSERT INTO history.rows (time, move, asked_at, what, id, before, after) VALUES (
+        extract(epoch FROM pg_catalog.clock_timestamp()), pg_current_xact_id()::text, statement_timestamp(), what, id, before, after
+    )
+$$;
 CREATE FUNCTION history.record() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
-    INSERT INTO history.rows (time, move, asked_at, what, id, before, after) VALUES (
-        extract(epoch FROM pg_catalog.clock_timestamp()), pg_current_xact_id()::text, statement_timestamp(), TG_ARGV[0],
-        coalesce(NEW.id, OLD.id),
-        to_jsonb(OLD) - 'payload', to_jsonb(NEW) - 'payload'
-    );
+    PERFORM history.add(TG_ARGV[0], coalesce(NEW.id, OLD.id), history.seen(to_jsonb(OLD)), history.seen(to_jsonb(NEW)));
     RETURN NULL;
 END
 $$;
+CREATE FUNCTION history.record_starts() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    PERFORM history.add('job', job.id, history.seen(to_jsonb(job)), history.started(to_jsonb(job) - 'payload', NEW.started))
+    FROM SCHEMA.active AS job WHERE job.lease = NEW.lease AND job.state = 'claimed' AND job.claim_number <= NEW.started
+        AND job.claim_number > coalesce((SELECT started FROM history.starts WHERE lease = NEW.lease), 0);
+    INSERT INTO history.starts AS known (lease, started) VALUES (NEW.lease, NEW.started)
+    ON CONFLICT (lease) DO UPDATE SET started = greatest(known.started, excluded.started);
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER history AFTER INSERT OR UPDATE ON SCHEMA.lease_starts FOR EACH ROW EXECUTE FUNCTION history.record_starts();
 """
 _JOB_TABLES = ("pending", "active", "finished")
 
@@ -50,7 +73,7 @@ def watch(url: str, *, schema: str = "holdfast") -> None:
 
 async def install(url: str, *, schema: str = "holdfast") -> None:
     """Install the log and its triggers from within a running event loop."""
-    statements = [_TRIGGER]
+    statements = [_TRIGGER.replace("SCHEMA.", f"{schema}.")]
     for table, what in (*((table, "job") for table in _JOB_TABLES), ("leases", "lease")):
         trigger = f"CREATE TRIGGER history AFTER INSERT OR UPDATE OR DELETE ON {schema}.{table}"
         statements.append(f"{trigger} FOR EACH ROW EXECUTE FUNCTION history.record('{what}')")

@@ -201,8 +201,7 @@ class AnnouncedStore:
 
     def __init__(self, store: Store, process: str) -> None:
         self._store, self._process = store, process
-        # A mirror reads rows as they are stored, and a job that its lease has started is stored as claimed.
-        self.capabilities = structs.replace(store.capabilities, prefetch=False)
+        self.capabilities = store.capabilities
 
     def transaction_within(self, *arguments: Any, **keywords: Any) -> Any:
         """Open a block on a handler's own connection; the handler itself calls ``look_at`` after it."""

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from holdfast._core.job import State
 from holdfast.stores.postgres.database import StoreDatabase
 from holdfast.stores.sqlite.database import QUERIES
+from proof.checker.history import JobRow
 from proof.search.cases import broken_by
 from proof.search.decisions import Strike
 from proof.simulator.profiles import Brand
@@ -26,6 +28,21 @@ def test_no_property_breaks_on_real_statements(brand: Brand, seeds: range) -> No
     for seed in seeds:
         outcome = simulate(seed, brand=brand)
         assert outcome.is_clean, f"seed {seed}: {outcome.explain()}"
+
+
+def test_the_start_of_jobs_claimed_ahead_is_seen_on_a_real_server_though_it_touches_no_row_of_a_job() -> None:
+    outcome = simulate(5, brand=Brand.POSTGRES)
+    starts = [
+        event for event in outcome.history if event.what == "job" and event.by is not None and event.by.verb == "start_through"
+    ]
+    assert {(state_of(event.before), state_of(event.after)) for event in starts} == {(State.CLAIMED, State.RUNNING)}
+    assert outcome.is_clean, outcome.explain()
+
+
+def state_of(row: object) -> State:
+    """Return the state in a row of a job."""
+    assert isinstance(row, JobRow)
+    return row.state
 
 
 @pytest.mark.timeout(300)
