@@ -22,7 +22,7 @@ import asyncpg
 from bench.figures import until
 from bench.handlers import fill, places
 
-WARM_UP, LOOK, TIMEOUT = 15.0, 0.2, 300.0
+WARM_UP, LOOK, TIMEOUT = 30.0, 0.2, 300.0
 END = 60.0
 _IS_BUSY = "SELECT EXISTS (SELECT FROM holdfast.pending) OR EXISTS (SELECT FROM holdfast.active)"
 _FACTS = """
