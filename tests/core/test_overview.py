@@ -168,11 +168,11 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
             "answered_late": frozenset([UUID(int=2)]),
         },
         (
-            "The worker mine was frozen or cut off, and answered too late: the answer was refused. "
+            "The code of mail may have run twice: the worker mine was frozen or cut off, and its late result was refused. "
             "One job (mail) was taken from it 1 min ago. It is held now."
         ),
         (
-            "the code of mail ran twice, so check what it did outside: holdfast jobs show 000002; "
+            "check what each run did outside the store: holdfast jobs show 000002; "
             "look at the machine mine; see what became of its jobs: holdfast jobs list --rescued"
         ),
     ),
@@ -200,12 +200,12 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
             "pauses": [structs.replace(paused("anna", "mail"), reason=None)],
         },
         "The queue mail has been paused by anna for 2 h, and one job waits.",
-        "ask anna why, then let its jobs start again: holdfast queues resume mail",
+        "ask anna why, and when that is over, let its jobs start again: holdfast queues resume mail",
     ),
     "new error": (
         {"workers": [worker()], "errors": failed(group("sync", 212, minutes=8), group("sync", 9, minutes=61))},
         "A new error: 212 jobs of sync failed with KeyError in the last 8 min, at shop/orders.py:118 in sync_line.",
-        "see its messages: holdfast errors show 5a41ab; when it is mended, run those jobs again: holdfast errors retry 5a41ab",
+        "see its messages: holdfast errors show 5a41ab; when it is fixed, run those jobs again: holdfast errors retry 5a41ab",
     ),
     "new error after a release": (
         {"workers": [worker("a", age=500.0), worker("b", age=90.0)], "errors": failed(group("sync", 2, minutes=8))},
@@ -215,20 +215,20 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
         ),
         (
             "see its messages: holdfast errors show 5a41ab; "
-            "go back to the release before, or mend it, then run those jobs again: holdfast errors retry 5a41ab"
+            "go back to the release before, or fix it, then run those jobs again: holdfast errors retry 5a41ab"
         ),
     ),
     "wave of errors": (
         {"workers": [worker()], "errors": failed(group("sync", LOOK_AT_FAILED, minutes=2))},
         "A new error: at least 1000 jobs of sync failed with KeyError in the last 2 min, at shop/orders.py:118 in sync_line.",
-        "see its messages: holdfast errors show 5a41ab; when it is mended, run those jobs again: holdfast errors retry 5a41ab",
+        "see its messages: holdfast errors show 5a41ab; when it is fixed, run those jobs again: holdfast errors retry 5a41ab",
     ),
     "unknown task": (
         {"workers": [worker()], "waiting_tasks": ["mail", "render_v2"]},
         "No live worker knows the task render_v2, and jobs of it wait.",
         (
             "start a worker of the release that has it: holdfast worker MODULE:APP; "
-            "or, if no release has it any more: holdfast jobs cancel --task render_v2"
+            "or, if no release has it any more, end its jobs for good: holdfast jobs cancel --task render_v2"
         ),
     ),
     "queue that no worker serves": (
@@ -255,16 +255,16 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
             "queues": [queue("imports", 1204, paused=timedelta(hours=2)), queue("empty", 0, paused=timedelta())],
         },
         "The queue imports has been paused for 2 h, and 1204 jobs wait.",
-        "ask why, then let its jobs start again: holdfast queues resume imports",
+        "ask why, and when that is over, let its jobs start again: holdfast queues resume imports",
     ),
     "limit held by the silent": (
         {"workers": [worker()], "limits": [limit(3, "web1-7-aa", "gone-1", "gone-1"), limit(2, "gone-1")]},
-        "The limit of the task render is full, and two slots of 3 belong to silent workers (gone-1).",
+        "The limit of the task render, 3 at once, is full, and two slots of 3 belong to silent workers (gone-1).",
         "start a worker, which frees them, or run: holdfast recover MODULE:APP",
     ),
     "limit of the cluster": (
         {"workers": [worker()], "limits": [limit(3, "gone-1", scope=Scope(ScopeKind.ALL))]},
-        "The limit of the cluster is full, and one slot of 3 belongs to silent workers (gone-1).",
+        "The limit of the cluster, 3 at once, is full, and one slot of 3 belongs to silent workers (gone-1).",
         "start a worker, which frees them, or run: holdfast recover MODULE:APP",
     ),
     "full limit": (
@@ -274,9 +274,9 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
             "queues": [queue("default", 23)],
             "waiting_tasks": ["render"],
         },
-        "The limit of the task render is full: three jobs have held it for 1 min 12 s, and others wait.",
+        "The limit of the task render, 3 at once, is full: three jobs have held it for 1 min 12 s, and others wait.",
         (
-            "see whether the oldest of them still works: holdfast jobs show 000003; if not, end it: holdfast jobs cancel 000003; "
+            "see whether the oldest of them still makes progress: holdfast jobs show 000003; if not, end it: holdfast jobs cancel 000003; "
             "or allow one more at once: holdfast limits set task render --concurrency 4 --rate 9/m --burst 2"
         ),
     ),
@@ -288,9 +288,9 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
             ],
             "queues": [queue("slow", 1), queue("idle", 0), queue("stopped", 0, paused=timedelta(hours=1))],
         },
-        "The limit of the queue slow is full: three jobs have held it for 1 min 12 s, and others wait.",
+        "The limit of the queue slow, 3 at once, is full: three jobs have held it for 1 min 12 s, and others wait.",
         (
-            "see whether the oldest of them still works: holdfast jobs show 000003; if not, end it: holdfast jobs cancel 000003; "
+            "see whether the oldest of them still makes progress: holdfast jobs show 000003; if not, end it: holdfast jobs cancel 000003; "
             "or allow one more at once: holdfast limits set queue slow --concurrency 4 --rate 9/m --burst 2"
         ),
     ),

@@ -38,13 +38,13 @@ SEEN = {
         ("/actions/queue/resume?name=imports", "/queues/imports"),
     ),
     "zombie": Seen(
-        r"The worker web3-4713-\w+ was frozen or cut off, and answered too late: the answer was refused\. "
-        r"One job \(charge_card\) was taken from it .* ago\. It is completed now\. *The code of charge_card ran twice",
+        r"The code of charge_card may have run twice: the worker web3-4713-\w+ was frozen or cut off, and its late result was refused\. "
+        r"One job \(charge_card\) was taken from it .* ago\. It is completed now\. *Check what each run did",
         ("jobs show ......", "ps -fp 4713", "jobs list --rescued"),
         ("/jobs?rescued=yes",),
     ),
     "limit": Seen(
-        r"The limit of the task render_report is full: two jobs have held it for 21 min.*, and others wait\.",
+        r"The limit of the task render_report, 2 at once, is full: two jobs have held it for 21 min.*, and others wait\.",
         ("jobs show ......", "jobs cancel ......", "limits set task render_report --concurrency 3"),
         ("/limits",),
     ),

@@ -176,8 +176,9 @@ def recently_lost(rescued: Sequence[JobView], now: datetime) -> list[JobView]:
 def _thawed(job: JobView, back: str) -> tuple[str, str]:
     """Return what to read and to do after a worker that was frozen or cut off has answered."""
     worker = job.rescued_from or ""
-    text = f"The worker {worker} was frozen or cut off, and answered too late: the answer was refused. {back}"
-    compare = f"the code of {job.task} ran twice, so check what it did outside: holdfast jobs show {str(job.id)[-6:]}"
+    cause = f"the worker {worker} was frozen or cut off, and its late result was refused"
+    text = f"The code of {job.task} may have run twice: {cause}. {back}"
+    compare = f"check what each run did outside the store: holdfast jobs show {str(job.id)[-6:]}"
     return text, f"{compare}; {_process(worker)}{_FATE}"
 
 
@@ -217,9 +218,9 @@ def _new_errors(seen: Overview, live: Sequence[LeaseView]) -> Iterator[Need]:
         gap = max((worker.age for worker in live), default=0.0) - seconds
         if live and 0 <= gap <= AFTER_RELEASE:
             text += f" It began {in_words(gap)} after the workers were started, so a release may have brought it."
-            step = f"{show}; go back to the release before, or mend it, then run those jobs again: {retry}"
+            step = f"{show}; go back to the release before, or fix it, then run those jobs again: {retry}"
         else:
-            step = f"{show}; when it is mended, run those jobs again: {retry}"
+            step = f"{show}; when it is fixed, run those jobs again: {retry}"
         yield Need(NeedKind.NEW_ERROR, text, step, group.key)
 
 
@@ -230,7 +231,7 @@ def _unknown(seen: Overview, live: Sequence[LeaseView]) -> Iterator[Need]:
             if task not in known:
                 text = f"No live worker knows the task {task}, and jobs of it wait."
                 start = "start a worker of the release that has it: holdfast worker MODULE:APP"
-                step = f"{start}; or, if no release has it any more: holdfast jobs cancel --task {quote(task)}"
+                step = f"{start}; or, if no release has it any more, end its jobs for good: holdfast jobs cancel --task {quote(task)}"
                 yield Need(NeedKind.UNKNOWN_TASK, text, step, task)
 
 
@@ -249,9 +250,9 @@ def _paused(seen: Overview) -> Iterator[Need]:
             since = in_words((seen.at - queue.paused_at).total_seconds())
             by, found = paused_by(queue.name, seen.pauses), pause_of(queue.name, seen.pauses)
             text = f"The queue {queue.name} has been paused{by} for {since}, and {counted(waiting, 'job')} {_wait(waiting)}."
-            first = f"ask {found.who} why" if found else "ask why"
-            first = "when that is over," if found and found.reason else f"{first}, then"
-            step = f"{first} let its jobs start again: holdfast queues resume {quote(queue.name)}"
+            whom = f"ask {found.who}" if found else "ask"
+            first = "when that is over" if found and found.reason else f"{whom} why, and when that is over"
+            step = f"{first}, let its jobs start again: holdfast queues resume {quote(queue.name)}"
             yield Need(NeedKind.PAUSED_QUEUE, text, step, queue.name)
 
 
@@ -260,7 +261,8 @@ def _limits(seen: Overview, live: set[str]) -> Iterator[Need]:
         if limit.limit.concurrency is None or limit.active < limit.limit.concurrency:
             continue
         kind = limit.scope.kind
-        scope = "The limit of the cluster" if kind is ScopeKind.ALL else f"The limit of the {kind} {limit.scope.name}"
+        whose = "cluster" if kind is ScopeKind.ALL else f"{kind} {limit.scope.name}"
+        scope = f"The limit of the {whose}, {limit.limit.concurrency} at once,"
         if lost := [holder for holder in limit.holders if holder.worker not in live]:
             workers = _named(Counter(holder.worker for holder in lost))
             slots = f"{counted(len(lost), 'slot')} of {limit.active}"
@@ -276,7 +278,7 @@ def _relief(limit: LimitView) -> str:
     """Return what frees a slot of a full limit, or adds one."""
     oldest = str(max(limit.holders, key=lambda holder: holder.held).job)[-6:]
     look = (
-        f"see whether the oldest of them still works: holdfast jobs show {oldest}; if not, end it: holdfast jobs cancel {oldest}"
+        f"see whether the oldest of them still makes progress: holdfast jobs show {oldest}; if not, end it: holdfast jobs cancel {oldest}"
     )
     now, name = limit.limit, "" if limit.scope.kind is ScopeKind.ALL else f" {quote(limit.scope.name)}"
     kept = {
