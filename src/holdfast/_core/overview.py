@@ -277,7 +277,8 @@ def _limits(seen: Overview, live: set[str]) -> Iterator[Need]:
 def _relief(limit: LimitView) -> str:
     """Return what frees a slot of a full limit, or adds one."""
     oldest = str(max(limit.holders, key=lambda holder: holder.held).job)[-6:]
-    look = f"see whether the oldest of them still makes progress: holdfast jobs show {oldest}; if not, end it: holdfast jobs cancel {oldest}"
+    ended = f"if not, end it: holdfast jobs cancel {oldest}"
+    look = f"see whether the oldest of them still makes progress: holdfast jobs show {oldest}; {ended}"
     now, name = limit.limit, "" if limit.scope.kind is ScopeKind.ALL else f" {quote(limit.scope.name)}"
     kept = {
         "per-key": now.per_key,
