@@ -26,6 +26,8 @@ STANDS_FOR = {
     "name": "x",
     "job.state.value": "running",
     "where": "queue q",
+    "limit.active + 1": "3",
+    "rest": "",
 }
 """What is in place of an expression; of all others: an id."""
 ID = "01a20386-38bd-746c-85ed-47a9829d8f2c"
@@ -73,6 +75,7 @@ def test_a_command_that_a_message_names_exists(command: str) -> None:
     values, rest, _ = found.make_parser(context).parse_args(args=words)
     assert rest == []
     for parameter in found.params:
-        if parameter.name in values and not isinstance(parameter.type, click.Path | click.File):
-            assert parameter.name is not None
-            parameter.type_cast_value(context, values[parameter.name])
+        value = values.get(str(parameter.name))
+        is_given = isinstance(value, str | list | tuple)  # else it is a flag, or stands for what is not given
+        if is_given and not isinstance(parameter.type, click.Path | click.File):
+            parameter.type_cast_value(context, value)

@@ -92,7 +92,7 @@ async def test_calls_go_to_the_broker_that_the_head_names(routes: Routes) -> Non
 
 async def test_a_process_that_requires_a_broker_writes_nothing_itself(routes: Routes) -> None:
     client = routes.client("?broker=require")
-    with pytest.raises(StoreUnavailable, match="holdfast broker --url"):
+    with pytest.raises(StoreUnavailable, match="`holdfast broker`"):
         await enqueue(client, new())
     await routes.start("http://a:1")
     assert await client.counts() == "answered"

@@ -279,7 +279,8 @@ def _relief(limit: LimitView) -> str:
     oldest = str(max(limit.holders, key=lambda holder: holder.held).job)[-6:]
     ended = f"if not, end it: holdfast jobs cancel {oldest}"
     look = f"see whether the oldest of them still makes progress: holdfast jobs show {oldest}; {ended}"
-    now, name = limit.limit, "" if limit.scope.kind is ScopeKind.ALL else f" {quote(limit.scope.name)}"
+    now, kind = limit.limit, limit.scope.kind
+    where = "cluster" if kind is ScopeKind.ALL else f"{kind} {quote(limit.scope.name)}"
     kept = {
         "per-key": now.per_key,
         "rate": now.rate,
@@ -287,8 +288,7 @@ def _relief(limit: LimitView) -> str:
         "burst": now.burst if now.burst > 1 else None,
     }
     rest = "".join(f" --{option} {value}" for option, value in kept.items() if value is not None)
-    kind = "cluster" if limit.scope.kind is ScopeKind.ALL else limit.scope.kind.value
-    return f"{look}; or allow one more at once: holdfast limits set {kind}{name} --concurrency {limit.active + 1}{rest}"
+    return f"{look}; or allow one more at once: holdfast limits set {where} --concurrency {limit.active + 1}{rest}"
 
 
 def _waits_for(scope: Scope, seen: Overview) -> bool:
