@@ -95,7 +95,7 @@ class PayloadType(Struct, frozen=True):
 
     def without(self, names: frozenset[str]) -> "PayloadType":
         """Return the payload without these parameters, whose values come later from another place."""
-        fields = [each for each in structs.fields(self.known.type) if each.name not in names]
+        fields = [each for each in self._infos() if each.name not in names]
         kept = [
             (each.name, each.type) if each.required else (each.name, each.type, msgspec.field(default=UNSET)) for each in fields
         ]
@@ -109,7 +109,11 @@ class PayloadType(Struct, frozen=True):
 
     def type_of(self, parameter: str) -> Any:
         """Return the annotation of a parameter."""
-        return next(each.type for each in structs.fields(self.known.type) if each.name == parameter)
+        return next(each.type for each in self._infos() if each.name == parameter)
+
+    def _infos(self) -> tuple[structs.FieldInfo, ...]:
+        known: Any = self.known.type  # msgspec 0.22 types it as a class, 0.23 as any form of a type
+        return structs.fields(known)
 
     def decode(self, payload: bytes) -> tuple[dict[str, object], tuple[str, ...]]:
         """Return the handler's keyword arguments, and the names of fields it does not know (a newer release wrote them).
