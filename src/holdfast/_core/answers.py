@@ -18,7 +18,7 @@ from holdfast._core.timing import LeaseTiming
 MOST_ATTEMPTS = 100
 """The most attempts of one job that are read at once."""
 UNREAD = 1.0
-"""Seconds after which a job may be due for all a store knows, if it left out lanes."""
+"""The most seconds that ``next_due`` returns when it left lanes out, because a job in one of them may be due."""
 
 
 class Answer(StrEnum):

@@ -69,7 +69,8 @@ class OwnLooks:
     async def again(self) -> float:
         """Look again after a rest without jobs; return the seconds until the next look, or 0 if it is time to claim.
 
-        A claim that finds nothing costs PostgreSQL 1.3 ms, this read 0.04 ms. A worker that was woken before its look claims at once.
+        A claim that finds nothing costs PostgreSQL 1.3 ms, this read 0.15 ms while no job waits. A worker that was woken before its look
+        claims at once.
         """
         if self._request is None or self._lease.now() < self._at:
             return 0.0
