@@ -8,6 +8,7 @@ from holdfast._core.lifecycle import cancelled
 from holdfast._core.outcome import Fail
 from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._core.uniqueness import Uniqueness
+from holdfast.testing.contracts.enqueuing import says_it_exists
 from holdfast.testing.contracts.scene import Part, Scene, answered, done, raised, released, story
 
 NIGHT = 20 * 3600.0
@@ -83,6 +84,16 @@ class KeyPeriodContract(Part):
         await at.settle(done(running))
         assert await holder_of(at, LATEST) == second
         assert (await at.row(first)).state is State.COMPLETED
+
+    @story
+    async def test_a_job_that_holds_its_key_on_any_terms_is_a_duplicate_of_itself(self, at: Scene) -> None:
+        nightly, latest = keyed(at, NIGHTLY, "nightly"), keyed(at, LATEST, "latest")
+        await at.enqueue(nightly, latest)
+        for job in (nightly, latest):
+            assert await at.send(job) == EnqueueAnswer({job.id: Duplicate(job.id, is_same=True)})
+        await at.claim(await at.lease(), 2)
+        assert (await at.send(nightly)).duplicates
+        assert await says_it_exists(at, at.chance.uuid4(), latest)
 
     @story
     async def test_a_retry_never_asks_for_its_key_again(self, at: Scene) -> None:
