@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec import structs
 
-from holdfast._core.answers import LeaseView
-from holdfast._core.job import ActiveJob, Failure, NewJob, Reason, RescueReason, State, Token
+from holdfast._core.answers import ExchangeAnswer, LeaseView
+from holdfast._core.job import ActiveJob, Claim, Failure, NewJob, Reason, RescueReason, State, Token
 from holdfast._core.lanes import Cursor
 from holdfast._core.lifecycle import (
     LeaseEnd,
@@ -488,12 +488,23 @@ class Model(ScheduleRules, StepRules, WorkflowRules, RuleBasedStateMachine):
 
 
 def comparable(answer: object) -> object:
-    """Return the parts that must be equal: not ``seen``, nor where it is kept that a unique key is freed, which differ by store."""
-    if isinstance(answer, JobRecord):
-        return structs.replace(answer, uniqueness=structs.replace(answer.uniqueness, is_freed=False))
-    if not isinstance(answer, tuple):
-        return answer
-    return tuple(structs.replace(each, seen="") if isinstance(each, LeaseView) else comparable(each) for each in answer)
+    """Return the parts that must be equal.
+
+    It leaves out what differs by store: ``seen``, where it is kept that a unique key is freed, and which results come with a claim.
+    """
+    match answer:
+        case JobRecord():
+            return structs.replace(answer, uniqueness=structs.replace(answer.uniqueness, is_freed=False))
+        case LeaseView():
+            return structs.replace(answer, seen="")
+        case Claim():
+            return structs.replace(answer, results=())
+        case ExchangeAnswer():
+            return structs.replace(answer, claims=comparable(answer.claims))
+        case tuple():
+            return tuple(comparable(each) for each in answer)
+        case _:
+            return answer
 
 
 class SqliteModel(Model):
