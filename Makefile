@@ -31,6 +31,7 @@ DEPLOY := .venv/deploy-$(KEY)
 RELEASE := .venv/release-$(KEY)
 PEERS := .venv/peers-$(KEY)
 SERVERS := .venv/servers-$(KEY)
+ASSERTS := .venv/asserts-$(KEY)
 # Tests start thousands of processes: none of them compiles what it imports, even where Python writes no bytecode.
 COMPILE := .venv/bin/python -m compileall -q -j 2 src proof tests examples bench
 PIP := .venv/bin/python -m pip install -q --disable-pip-version-check
@@ -49,7 +50,7 @@ evolution: $(EVOLUTION) ## the same in the browser: paste a repository, watch it
 quick: $(DEV) ## the tests to run while you work: no servers, less than a minute (ARGS="-k lease -x")
 	@.venv/bin/python -m pytest -q -n 2 --dist worksteal $(QUICK_TESTS) $(ARGS)
 
-test: $(DEV) $(SERVERS) ## run what a change can break, four tests at a time (ARGS="-k lease -x", or ARGS="-n 0" for one)
+test: $(DEV) $(SERVERS) $(ASSERTS) ## run what a change can break, four tests at a time (ARGS="-k lease -x", or ARGS="-n 0" for one)
 	@$(COMPILE)
 	@.venv/bin/python -m pytest -n 4 --dist worksteal --long $(LONG) $(ARGS)
 
@@ -64,14 +65,7 @@ django: $(SERVERS) ## run the tests of tasks and pages with Django 6.0 and 6.1, 
 	@scripts/test_django.sh "$(PYTHON)" $(ARGS)
 
 check: $(DEV) ## everything that is read rather than run: lint, format, types, import direction, sizes, docs, language
-	@echo "lint (ruff)"; .venv/bin/ruff check -q .
-	@echo "format (ruff)"; .venv/bin/ruff format -q --check .
-	@echo "types (mypy --strict)"; .venv/bin/mypy --strict --no-error-summary src proof tests/typing bench
-	@echo "import direction (import-linter)"; .venv/bin/lint-imports --no-logo
-	@echo "sizes of files and functions"; .venv/bin/python scripts/check_sizes.py
-	@echo "paths and links in the documents"; .venv/bin/python scripts/check_docs.py
-	@echo "claims of the documents"; .venv/bin/python scripts/check_claims.py
-	@echo "plain English"; .venv/bin/python scripts/check_language.py
+	@scripts/check.sh
 
 simulate: $(DEV) ## run the engine under seeded faults (SEEDS=1000)
 	@.venv/bin/python -m proof.simulate --seeds $(SEEDS) $(ARGS)
@@ -128,6 +122,11 @@ $(EVOLUTION): $(VENV)
 	@echo "installing what the demo in the browser needs"
 	@$(PIP) -e '.[evolution]'
 	@touch $@ $(DEMO)
+
+# pytest rewrites the asserts of each test file, in each of its processes unless it finds them: two processes do so once for all.
+$(ASSERTS): $(DEV) $(SERVERS)
+	@ls -d tests/*/ | xargs -n 9 -P 2 env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m pytest -q -n 0 --collect-only --long none >/dev/null || true
+	@touch $@
 
 $(SITE): $(VENV)
 	@echo "installing what builds the site"

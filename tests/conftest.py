@@ -1,5 +1,6 @@
 """What every test shares."""
 
+import inspect
 import os
 import shutil
 import sys
@@ -39,6 +40,12 @@ if settings.get_current_profile_name() == "default":
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--long``: which of the tests that are marked ``prove`` run."""
     parser.addoption("--long", choices=("all", "none", "only"), default="all", help="tests marked `prove` (all)")
+
+
+def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:
+    """Make no tests of a long class or function that is not asked for: twelve thousand take each process 13 s."""
+    is_unasked = collector.config.getoption("--long") == "none" and (inspect.isclass(obj) or inspect.isfunction(obj))
+    return [] if is_unasked and any(mark.name == "prove" for mark in getattr(obj, "pytestmark", [])) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -30,8 +30,15 @@ LONG = (
     "how-to/rescue-hooks.md",
     "how-to/testing.md",
     "how-to/testing-workers.md",
+    "how-to/queues.md",
+    "how-to/long-jobs.md",
+    "how-to/broker.md",
+    "how-to/rate-limited-api.md",
+    "operations/troubleshooting.md",
+    "operations/mongodb.md",
+    "coming-from/celery-operate.md",
 )
-"""Pages of `docs` whose blocks take more than 8 s of a core."""
+"""Pages of `docs` whose blocks take more than 3 s of a core."""
 SHOWN = ("text", "json", "ini", "dockerfile", "yaml", "sql", "javascript")
 
 
