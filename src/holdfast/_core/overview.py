@@ -1,7 +1,7 @@
 """What a store shows at one moment, and what an operator should do about it. Nothing here decides about jobs."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from shlex import quote
@@ -14,7 +14,9 @@ from holdfast._core.audit import AuditEntry
 from holdfast._core.durations import in_words
 from holdfast._core.error_groups import ErrorList
 from holdfast._core.job import RescueReason, State
+from holdfast._core.limit_causes import is_full
 from holdfast._core.limits import LimitView, Scope, ScopeKind
+from holdfast._core.need_words import MOST_NAMED, fate_of, holder_words, machine_of, named, oldest_of, process_of, relief_of, wait
 from holdfast._core.pauses import pause_of, paused_by
 from holdfast._core.queue_names import unserved
 from holdfast._core.schedule import ScheduleView
@@ -29,8 +31,6 @@ LOOK_AT_FAILED = 1_000
 """The failed jobs in which new errors are looked for: the newest ones."""
 LOOK_FOR_RESCUED = 10_000
 """The newest jobs, among which finished ones are looked for that were once taken from a worker."""
-MOST_NAMED = 3
-"""The most names that a sentence has; it counts the others."""
 MOST_RUNNING = MOST_HELD = MOST_RESCUED = 100
 FULL_FOR = 60.0
 """Seconds for which jobs hold a full limit before it is named: one whose slots change hands does what it is for."""
@@ -82,7 +82,9 @@ class Overview(Struct, frozen=True, kw_only=True):
     ``waiting_tasks``: the tasks that have a job in line. ``limits``, ``schedules``: empty if the store has none. ``errors``: of the newest
     ``LOOK_AT_FAILED`` failed jobs, without messages. ``rescued``: at most ``MOST_RESCUED`` jobs that were once taken from a worker, all
     that have not finished, and others among the newest ``LOOK_FOR_RESCUED`` jobs. ``pauses``: what is recorded of pauses of queues,
-    newest first. ``answered_late``: those of the rescued jobs whose lost worker answered after all.
+    newest first. ``answered_late``: those of the rescued jobs whose lost worker answered after all. ``waiting``: of some tasks that an
+    operator should look at, how many jobs are in line. ``holders``: of limits that are full for long, the job that has held each longest,
+    if it is not one of ``running``.
     """
 
     at: datetime
@@ -98,11 +100,13 @@ class Overview(Struct, frozen=True, kw_only=True):
     rescued: Sequence[JobView] = ()
     pauses: Sequence[AuditEntry] = ()
     answered_late: frozenset[UUID] = frozenset()
+    waiting: Mapping[str, int] = {}
+    holders: Sequence[JobView] = ()
 
 
 def needs_of(seen: Overview) -> tuple[Need, ...]:
     """Return what needs an operator, the most urgent first; nothing if all is well."""
-    live = [worker for worker in seen.workers if worker.overdue <= 0 and worker.end is None]
+    live = _living(seen.workers)
     silent = [worker for worker in seen.workers if worker.overdue > worker.timing.ttl]
     return (
         *_without_worker(seen, live),
@@ -121,13 +125,13 @@ def needs_of(seen: Overview) -> tuple[Need, ...]:
 def _without_worker(seen: Overview, live: Sequence[LeaseView]) -> Iterator[Need]:
     waiting = sum(map(_in_line, seen.queues))
     if waiting and not live:
-        text = f"No worker is alive, and {counted(waiting, 'job')} {_wait(waiting)}."
+        text = f"No worker is alive, and {counted(waiting, 'job')} {wait(waiting)}."
         yield Need(NeedKind.NO_WORKER, text, "start one: holdfast worker MODULE:APP")
 
 
 def _silent(worker: LeaseView) -> Need:
     since = in_words(worker.overdue + worker.timing.ttl)
-    jobs = f"{counted(worker.holds, 'job').capitalize()} of it {_wait(worker.holds)} to be taken back"
+    jobs = f"{counted(worker.holds, 'job').capitalize()} of it {wait(worker.holds)} to be taken back"
     has = jobs if worker.holds else "It has no job"
     text = f"The worker {worker.worker} has sent no beat for {since}, so it is dead, frozen or cut off. {has}."
     return Need(NeedKind.SILENT_WORKER, text, "start a worker, or run: holdfast recover MODULE:APP", worker.worker)
@@ -141,30 +145,29 @@ def _lost(seen: Overview, alive: set[str]) -> Iterator[Need]:
     for (machine, reason), jobs in sorted(found.items(), key=lambda each: -len(each[1]))[:MOST_NAMED]:
         workers = sorted({job.rescued_from for job in jobs if job.rescued_from is not None})
         ago = in_words(max(min((seen.at - job.rescued_at).total_seconds() for job in jobs if job.rescued_at is not None), 0.0))
-        tasks = f"({_named(Counter(job.task for job in jobs))})"
+        tasks = f"({named(Counter(job.task for job in jobs))})"
         whose = workers[0] if len(workers) == 1 else f"{counted(len(workers), 'worker')} of {machine}"
         many = f"{counted(len(jobs), 'job').capitalize()} {tasks} {_were(len(jobs))} taken from"
-        back = f"{many} {'it' if len(workers) == 1 else 'them'} {ago} ago. {_now(jobs)}"
+        back = f"{many} {'it' if len(workers) == 1 else 'them'} {ago} ago. {fate_of(jobs)}"
         step = f"look at the machine {machine}; {_FATE}"
         late = [job for job in jobs if job.id in seen.answered_late]
         if reason is not RescueReason.EXPIRED:
-            text = f"{many} {whose} {ago} ago: {LOST[reason]}. {_now(jobs)}"
+            text = f"{many} {whose} {ago} ago: {LOST[reason]}. {fate_of(jobs)}"
         elif late:
             text, step = _thawed(late[0], back)
         elif machine not in alive:
-            text = f"The machine {machine} has no live worker any more: {whose} sent no beat. {back}"
+            text = f"The machine {machine} has no live worker any more: {whose} sent no beat. {back} {_twice(machine, jobs)}"
             step = f"see whether {machine} runs, and start workers there or elsewhere: holdfast worker MODULE:APP; {_FATE}"
         else:
-            text = f"{many} {whose} {ago} ago: {LOST[reason]}. {_now(jobs)}"
-            step = f"{_process(workers[0])}{_FATE}"
+            text = f"{many} {whose} {ago} ago: {LOST[reason]}. {fate_of(jobs)}"
+            step = f"{process_of(workers[0])}{_FATE}"
         yield Need(NeedKind.LOST_WORKER, text, step, machine)
 
 
-def _now(jobs: Sequence[JobView]) -> str:
-    (state, number), *others = Counter(job.state.value for job in jobs).most_common()
-    if len(jobs) == 1:
-        return f"It is {state} now."
-    return f"Now {number} {'is' if number == 1 else 'are'} {state}" + "".join(f", {n} {each}" for each, n in others) + "."
+def _twice(machine: str, jobs: Sequence[JobView]) -> str:
+    """Return whether jobs may run on a lost machine, too. A worker that is cut off ends their code before they may be taken from it."""
+    runs = "It does not run twice" if len(jobs) == 1 else "None of them runs twice"
+    return f"{runs} at once unless {machine} was frozen and goes on; what it still writes is refused."
 
 
 def recently_lost(rescued: Sequence[JobView], now: datetime) -> list[JobView]:
@@ -179,31 +182,15 @@ def _thawed(job: JobView, back: str) -> tuple[str, str]:
     cause = f"the worker {worker} was frozen or cut off, and its late result was refused"
     text = f"The code of {job.task} may have run twice: {cause}. {back}"
     compare = f"check what each run did outside the store: holdfast jobs show {str(job.id)[-6:]}"
-    return text, f"{compare}; {_process(worker)}{_FATE}"
-
-
-def _process(worker: str) -> str:
-    """Return how to look at the process of a worker, if its name has the number of one."""
-    machine, *rest = worker.rsplit("-", 2)
-    is_named = len(rest) == 2 and rest[0].isdigit()
-    return f"see on {machine} what its process does: ps -fp {rest[0]}; " if is_named else f"look at the machine {machine}; "
+    return text, f"{compare}; {process_of(worker)}{_FATE}"
 
 
 def _unserved(seen: Overview, live: Sequence[LeaseView]) -> Iterator[Need]:
     for queue in unserved(seen.queues, live):
         number = queue.counts[State.AVAILABLE]
-        text = f"No live worker serves the queue {queue.name}, and {counted(number, 'job')} {_wait(number)}."
+        text = f"No live worker serves the queue {queue.name}, and {counted(number, 'job')} {wait(number)}."
         step = f"start one: holdfast worker MODULE:APP --queues {quote(queue.name)}"
         yield Need(NeedKind.UNSERVED_QUEUE, text, step, queue.name)
-
-
-def machine_of(worker: str) -> str:
-    """Return the machine in a worker's name.
-
-    >>> machine_of("web-2-1207-9a31f00b"), machine_of("mine")
-    ('web-2', 'mine')
-    """
-    return worker.rsplit("-", 2)[0]
 
 
 def _new_errors(seen: Overview, live: Sequence[LeaseView]) -> Iterator[Need]:
@@ -229,7 +216,9 @@ def _unknown(seen: Overview, live: Sequence[LeaseView]) -> Iterator[Need]:
     if live:
         for task in seen.waiting_tasks:
             if task not in known:
-                text = f"No live worker knows the task {task}, and jobs of it wait."
+                number = seen.waiting.get(task, 0)
+                jobs = f"{counted(number, 'job')} of it {wait(number)}" if number else "jobs of it wait"
+                text = f"No live worker knows the task {task}, and {jobs}."
                 start = "start a worker of the release that has it: holdfast worker MODULE:APP"
                 step = f"{start}; or, if no release has it any more, end its jobs for good: holdfast jobs cancel --task {quote(task)}"
                 yield Need(NeedKind.UNKNOWN_TASK, text, step, task)
@@ -239,7 +228,7 @@ def _held(seen: Overview) -> Iterator[Need]:
     if seen.held:
         more = "at least " if len(seen.held) >= MOST_HELD else ""
         number = len(seen.held)
-        tasks = _named(Counter(job.task for job in seen.held))
+        tasks = named(Counter(job.task for job in seen.held))
         text = f"{(more + counted(number, 'job')).capitalize()} ({tasks}) {'is' if number == 1 else 'are'} held until you decide."
         yield Need(NeedKind.HELD, text, "look, then retry or cancel: holdfast jobs list --state held")
 
@@ -249,7 +238,7 @@ def _paused(seen: Overview) -> Iterator[Need]:
         if queue.paused_at is not None and (waiting := _in_line(queue)):
             since = in_words((seen.at - queue.paused_at).total_seconds())
             by, found = paused_by(queue.name, seen.pauses), pause_of(queue.name, seen.pauses)
-            text = f"The queue {queue.name} has been paused{by} for {since}, and {counted(waiting, 'job')} {_wait(waiting)}."
+            text = f"The queue {queue.name} has been paused{by} for {since}, and {counted(waiting, 'job')} {wait(waiting)}."
             whom = f"ask {found.who}" if found else "ask"
             first = "when that is over" if found and found.reason else f"{whom} why, and when that is over"
             step = f"{first}, let its jobs start again: holdfast queues resume {quote(queue.name)}"
@@ -258,46 +247,62 @@ def _paused(seen: Overview) -> Iterator[Need]:
 
 def _limits(seen: Overview, live: set[str]) -> Iterator[Need]:
     for limit in seen.limits:
-        if limit.limit.concurrency is None or limit.active < limit.limit.concurrency:
+        if not is_full(limit):
             continue
         kind = limit.scope.kind
         whose = "cluster" if kind is ScopeKind.ALL else f"{kind} {limit.scope.name}"
         scope = f"The limit of the {whose}, {limit.limit.concurrency} at once,"
         if lost := [holder for holder in limit.holders if holder.worker not in live]:
-            workers = _named(Counter(holder.worker for holder in lost))
+            workers = named(Counter(holder.worker for holder in lost))
             slots = f"{counted(len(lost), 'slot')} of {limit.active}"
             text = f"{scope} is full, and {slots} {_belong(len(lost))} to silent workers ({workers})."
             step = "start a worker, which frees them, or run: holdfast recover MODULE:APP"
             yield Need(NeedKind.LIMIT_HELD, text, step, limit.scope.name)
-        elif (held := min((holder.held for holder in limit.holders), default=0.0)) >= FULL_FOR and _waits_for(limit.scope, seen):
-            jobs = f"{counted(limit.active, 'job')} {_have(limit.active)} held it for {in_words(held)}"
-            yield Need(NeedKind.FULL_LIMIT, f"{scope} is full: {jobs}, and others wait.", _relief(limit), limit.scope.name)
+        elif is_long_full(limit) and _waits_for(limit.scope, seen):
+            held = in_words(min(holder.held for holder in limit.holders))
+            jobs = f"{counted(limit.active, 'job')} {_have(limit.active)} held it for {held}"
+            oldest = {job.id: job for job in (*seen.running, *seen.holders)}.get(oldest_of(limit).job)
+            text = (
+                f"{scope} is full: {jobs}, and {_behind(limit.scope, seen)}. {holder_words(limit, oldest, seen.workers, seen.at)}"
+            )
+            yield Need(NeedKind.FULL_LIMIT, text, relief_of(limit, oldest), limit.scope.name)
 
 
-def _relief(limit: LimitView) -> str:
-    """Return what frees a slot of a full limit, or adds one."""
-    oldest = str(max(limit.holders, key=lambda holder: holder.held).job)[-6:]
-    ended = f"if not, end it: holdfast jobs cancel {oldest}"
-    look = f"see whether the oldest of them still makes progress: holdfast jobs show {oldest}; {ended}"
-    now, kind = limit.limit, limit.scope.kind
-    where = "cluster" if kind is ScopeKind.ALL else f"{kind} {quote(limit.scope.name)}"
-    kept = {
-        "per-key": now.per_key,
-        "rate": now.rate,
-        "rate-per-key": now.rate_per_key,
-        "burst": now.burst if now.burst > 1 else None,
-    }
-    rest = "".join(f" --{option} {value}" for option, value in kept.items() if value is not None)
-    return f"{look}; or allow one more at once: holdfast limits set {where} --concurrency {limit.active + 1}{rest}"
+def is_long_full(limit: LimitView) -> bool:
+    """Return whether all slots of a limit are taken by jobs that have held them for a while."""
+    return is_full(limit) and min((holder.held for holder in limit.holders), default=0.0) >= FULL_FOR
+
+
+def tasks_to_count(waiting: Sequence[str], workers: Sequence[LeaseView], limits: Sequence[LimitView]) -> frozenset[str]:
+    """Return the tasks of which an overview names how many jobs wait: those that no live worker knows, and those of full limits."""
+    live = _living(workers)
+    known = {task for worker in live for task in worker.tasks}
+    full = {limit.scope.name for limit in limits if limit.scope.kind is ScopeKind.TASK and is_long_full(limit)}
+    return frozenset(task for task in waiting if (live and task not in known) or task in full)
+
+
+def _living(workers: Sequence[LeaseView]) -> list[LeaseView]:
+    return [worker for worker in workers if worker.overdue <= 0 and worker.end is None]
+
+
+def _behind(scope: Scope, seen: Overview) -> str:
+    """Return how many jobs wait for a slot of a full limit, if that is known."""
+    number = sum(queue.counts.get(State.AVAILABLE, 0) for queue in _open_queues(scope, seen))
+    if scope.kind is ScopeKind.TASK:
+        number = seen.waiting.get(scope.name, 0)
+    return f"{counted(number, 'job')} {wait(number)} for a slot" if number else "others wait for a slot"
+
+
+def _open_queues(scope: Scope, seen: Overview) -> list[QueueView]:
+    is_queue = scope.kind is ScopeKind.QUEUE
+    return [queue for queue in seen.queues if queue.paused_at is None and (not is_queue or queue.name == scope.name)]
 
 
 def _waits_for(scope: Scope, seen: Overview) -> bool:
     """Return whether a job waits that a limit counts: one that is due, of a queue that is not paused."""
     if scope.kind is ScopeKind.TASK and scope.name not in seen.waiting_tasks:
         return False
-    is_queue = scope.kind is ScopeKind.QUEUE
-    queues = [queue for queue in seen.queues if queue.paused_at is None and (not is_queue or queue.name == scope.name)]
-    return any(queue.counts.get(State.AVAILABLE, 0) for queue in queues)
+    return any(queue.counts.get(State.AVAILABLE, 0) for queue in _open_queues(scope, seen))
 
 
 def _late(seen: Overview) -> Iterator[Need]:
@@ -312,18 +317,8 @@ def _in_line(queue: QueueView) -> int:
     return sum(queue.counts.get(state, 0) for state in WAITING)
 
 
-def _named(names: Counter[str]) -> str:
-    first = [name for name, _ in names.most_common(MOST_NAMED)]
-    more = len(names) - len(first)
-    return ", ".join(first) + (f" and {more} more" if more else "")
-
-
 def _were(number: int) -> str:
     return "was" if number == 1 else "were"
-
-
-def _wait(number: int) -> str:
-    return "waits" if number == 1 else "wait"
 
 
 def _have(number: int) -> str:

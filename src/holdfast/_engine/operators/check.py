@@ -1,7 +1,7 @@
 """``app.check()``: what an App and the workers of its store visibly lack, all findings at once."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from shlex import quote
 from typing import Final
@@ -9,6 +9,8 @@ from uuid import UUID
 
 from holdfast._core.answers import Check, LeaseView, QueueView
 from holdfast._core.job import State
+from holdfast._core.need_words import jobs_wait
+from holdfast._core.overview import WAITING
 from holdfast._core.queue_counts import MOST_COUNTED
 from holdfast._core.queue_names import sentence, unseen, unserved
 from holdfast._core.schedule import ScheduleList, Source, declaration
@@ -45,7 +47,7 @@ async def check(store: Store, settings: Settings, registry: Registry) -> tuple[C
         if any(each.level == "error" or (each.name == "schema" and each.level == "warning") for each in found):
             return (*own, *found)
         alive = [worker for worker in await store.workers() if worker.end is None and worker.overdue < 0]
-        waiting, queues = await waiting_tasks(store), await store.queues(MOST_COUNTED)
+        waiting, queues = await _waiting(store, alive), await store.queues(MOST_COUNTED)
         left = [finding async for finding in _of_recovery(store, settings.recovery)]
         schedules = await scheduling(store).schedules() if has_schedules(store) else None
         limits = await check_limits(store, registry, alive, queues)
@@ -131,7 +133,7 @@ def _of_app(settings: Settings, registry: Registry, store: Store) -> tuple[Check
     return (*warnings, *(Check("error", "tasks", problem) for problem in problems))  # a problem names its own remedy
 
 
-def _of_workers(alive: Sequence[LeaseView], waiting: Sequence[str]) -> Check:
+def _of_workers(alive: Sequence[LeaseView], waiting: Collection[str]) -> Check:
     if alive:
         return Check("ok", "workers", f"{len(alive)} alive: {', '.join(worker.worker for worker in alive)}")
     if waiting:
@@ -139,18 +141,27 @@ def _of_workers(alive: Sequence[LeaseView], waiting: Sequence[str]) -> Check:
     return Check("ok", "workers", "none is alive, and no job waits for one")
 
 
-def _of_tasks(alive: Sequence[LeaseView], waiting: Sequence[str], registry: Registry) -> Iterator[Check]:
+async def _waiting(store: Store, alive: Sequence[LeaseView]) -> dict[str, int | None]:
+    """Return the tasks of which jobs wait; of those that no live worker knows, how many."""
+    tasks = await waiting_tasks(store)
     known = {task for worker in alive for task in worker.tasks}
-    for task in waiting:
+    if known.issuperset(tasks):
+        return dict.fromkeys(tasks)
+    counts = await store.counts("task", 1)
+    return {task: None if task in known else sum(counts.get((task, state), 0) for state in WAITING) for task in tasks}
+
+
+def _of_tasks(alive: Sequence[LeaseView], waiting: Mapping[str, int | None], registry: Registry) -> Iterator[Check]:
+    known = {task for worker in alive for task in worker.tasks}
+    for task, number in waiting.items():
         is_ours = registry.get(task) is not None
         if alive and task not in known:
             code = f"imports the code of {task}, or a newer release of it" if is_ours else "has its code"
             remedy = f"start a worker that {code}"
-            yield Check("warning", "tasks", f"jobs of {task} wait, and no live worker knows it", remedy)
+            yield Check("warning", "tasks", f"{jobs_wait(task, number)}, and no live worker knows the task", remedy)
         elif not alive and not is_ours and registry.names():
-            yield Check(
-                "warning", "tasks", f"jobs of {task} wait, and this App has no such task", "start a worker that has its code"
-            )
+            message = f"{jobs_wait(task, number)}, and this App has no such task"
+            yield Check("warning", "tasks", message, "start a worker that has its code")
 
 
 def _of_queues(queues: Sequence[QueueView]) -> Iterator[Check]:

@@ -12,16 +12,19 @@ from holdfast._core.answers import QueueView
 from holdfast._core.audit import AuditEntry, AuditFilter
 from holdfast._core.error_groups import ErrorList
 from holdfast._core.job import ACTIVE, FINISHED, PLACE_OF, Place, RescueReason, State
+from holdfast._core.need_words import MOST_NAMED, oldest_of
 from holdfast._core.overview import (
     LOOK_AT_FAILED,
     LOOK_FOR_RESCUED,
     MOST_HELD,
-    MOST_NAMED,
     MOST_RESCUED,
     MOST_RUNNING,
+    WAITING,
     Overview,
+    is_long_full,
     needs_of,
     recently_lost,
+    tasks_to_count,
 )
 from holdfast._core.queue_counts import MOST_COUNTED
 from holdfast._core.requests import JobFilter
@@ -48,6 +51,7 @@ class Recent:
         self.unfinished, self.others = frozenset[UUID](), list[JobView]()
         self.until = 0.0
         self.late, self.late_until = frozenset[UUID](), 0.0
+        self.waiting, self.waiting_until = dict[str, int](), 0.0
 
 
 async def overview(client: Client, queues: Sequence[QueueView] | None = None, recent: Recent | None = None) -> Overview:
@@ -81,6 +85,7 @@ async def overview(client: Client, queues: Sequence[QueueView] | None = None, re
         rescued=rescued,
         answered_late=await _answered_late(client, rescued, recent),
     )
+    seen = structs.replace(seen, waiting=await _waiting(client, seen, counts, recent), holders=await _holders(client, seen))
     return structs.replace(seen, needs=needs_of(seen))
 
 
@@ -118,18 +123,42 @@ async def _rescued(client: Client, counts: Mapping[State, int], recent: Recent) 
     return [*found, *(job for job in recent.others if job.id not in ids)]
 
 
+async def _waiting(client: Client, seen: Overview, counts: Mapping[State, int], recent: Recent) -> Mapping[str, int]:
+    """Return how many jobs are in line of each task to look at, if there is one; nothing where very many jobs wait.
+
+    It reads each job in line, as the counts of queues do. So where many wait, it does so every 10 s.
+    """
+    tasks = tasks_to_count(seen.waiting_tasks, seen.workers, seen.limits)
+    waits, now = sum(counts.get(state, 0) for state in WAITING), seen.at.timestamp()
+    if not tasks or waits > MOST_LOOKED:
+        return {}
+    if waits <= FEW_WAITING or now >= recent.waiting_until or not tasks <= recent.waiting.keys():
+        found = await client.counts("task", 1)
+        recent.waiting = {task: sum(found.get(task, {}).get(state, 0) for state in WAITING) for task in tasks}
+        recent.waiting_until = now + RESCUED_KEPT
+    return recent.waiting
+
+
+async def _holders(client: Client, seen: Overview) -> list[JobView]:
+    """Return the jobs that have held full limits for longest, of some limits, but for those that are shown as running anyway."""
+    full = [oldest_of(limit).job for limit in seen.limits if is_long_full(limit)]
+    shown = {job.id for job in seen.running}
+    found = [await _job(client, job) for job in dict.fromkeys(full[:MOST_NAMED]) if job not in shown]
+    return [job for job in found if job is not None]
+
+
 async def _answered_late(client: Client, rescued: Sequence[JobView], recent: Recent) -> frozenset[UUID]:
     """Return the jobs that a worker has answered for after they were taken from it: one of each worker is looked at."""
     now = client.now()
     lost = {job.rescued_from: job.id for job in recently_lost(rescued, now) if job.rescued is RescueReason.EXPIRED}
     if now.timestamp() >= recent.late_until:
-        found = [await _attempts(client, job) for job in [*lost.values()][:MOST_NAMED]]
+        found = [await _job(client, job) for job in [*lost.values()][:MOST_NAMED]]
         recent.late = frozenset(job.id for job in found if job and any(attempt.late_at for attempt in job.attempts))
         recent.late_until = now.timestamp() + RESCUED_KEPT
     return recent.late
 
 
-async def _attempts(client: Client, job: UUID) -> JobView | None:
+async def _job(client: Client, job: UUID) -> JobView | None:
     try:
         return await client.get(job)
     except JobNotFound:  # it was deleted in the meantime
