@@ -1,0 +1,135 @@
+"""Sentences about what an overview calls for: what became of rescued jobs, and whether the job that holds a full limit still works."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import groupby
+from uuid import UUID
+
+from holdfast._core.answers import LeaseView
+from holdfast._core.durations import in_words
+from holdfast._core.job import State
+from holdfast._core.limit_causes import command
+from holdfast._core.limits import Holder, LimitView
+from holdfast._core.phrases import percent
+from holdfast._core.story_words import counted
+from holdfast._core.view import JobView
+
+MOST_NAMED = 3
+"""The most names that a sentence has; it counts the others."""
+WORKS = 60.0
+"""Seconds since its last progress for which a job counts as one that works: longer ones may be stuck."""
+_FATES = {
+    State.RUNNING: ("runs again", "run again"),
+    State.CLAIMED: ("is about to run again", "are about to run again"),
+    State.AVAILABLE: ("waits for a free worker", "wait for a free worker"),
+    State.SCHEDULED: ("waits until its next attempt is due", "wait until their next attempt is due"),
+    State.BLOCKED: ("waits for a signal or for other jobs", "wait for a signal or for other jobs"),
+    State.HELD: ("is held until you decide", "are held until you decide"),
+    State.FAILED: ("has failed", "have failed"),
+    State.CANCELLED: ("was cancelled", "were cancelled"),
+    State.COMPLETED: ("has completed since", "have completed since"),
+}
+
+
+def machine_of(worker: str) -> str:
+    """Return the machine in a worker's name.
+
+    >>> machine_of("web-2-1207-9a31f00b"), machine_of("mine")
+    ('web-2', 'mine')
+    """
+    return worker.rsplit("-", 2)[0]
+
+
+def named(names: Counter[str]) -> str:
+    """Return the most frequent names, and how many there are beside them."""
+    first = [name for name, _ in names.most_common(MOST_NAMED)]
+    more = len(names) - len(first)
+    return ", ".join(first) + (f" and {more} more" if more else "")
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Return parts of a sentence as one.
+
+    >>> joined(["a"]), joined(["a", "b"]), joined(["a", "b", "c"])
+    ('a', 'a and b', 'a, b and c')
+    """
+    return " and ".join([*filter(None, [", ".join(parts[:-1])]), *parts[-1:]])
+
+
+def fate_of(jobs: Sequence[JobView]) -> str:
+    """Return what jobs do now that were taken from a worker: whether they run again, and where, or for what they wait."""
+    order = [*_FATES]
+    groups = groupby(sorted(jobs, key=lambda job: order.index(job.state)), key=lambda job: job.state)
+    fates = [(len(found), _fate(state, found)) for state, each in groups if (found := [*each])]
+    if len(jobs) == 1:
+        return f"It {fates[0][1]}."
+    if len(fates) == 1:
+        return f"{'Both' if len(jobs) == 2 else f'All {len(jobs)}'} {fates[0][1]}."
+    return f"Of these, {joined([f'{number} {fate}' for number, fate in fates])}."
+
+
+def _fate(state: State, jobs: Sequence[JobView]) -> str:
+    machines = Counter(machine_of(job.worker) for job in jobs if job.worker) if state in (State.RUNNING, State.CLAIMED) else {}
+    where = f" on {named(Counter(machines))}" if machines else ""
+    return _FATES[state][len(jobs) > 1] + where
+
+
+def holder_words(limit: LimitView, job: JobView | None, workers: Iterable[LeaseView], now: datetime) -> str:
+    """Return since when the oldest job that holds a limit has it, and whether it works: its progress, and the last beat of its worker."""
+    holder = oldest_of(limit)
+    beats = [max(each.overdue + each.timing.ttl, 0.0) for each in workers if each.worker == holder.worker]
+    beat = f", whose last beat was {in_words(min(beats))} ago" if beats else ""
+    task = f"{job.task} " if job else ""
+    text = f"The oldest of them, {task}{_short(holder.job)}, has a slot for {in_words(holder.held)} on {holder.worker}{beat}."
+    return f"{text} {_progress(job, now)}" if job else text
+
+
+def _progress(job: JobView, now: datetime) -> str:
+    if job.started_at is None:
+        return "Its code has not started."
+    if job.last_progress_at is None:
+        return "It reports no progress, so only its process and its log show whether it works or is stuck."
+    ago = max((now - job.last_progress_at).total_seconds(), 0.0)
+    at = [*([] if job.fraction is None else [percent(job.fraction)]), *([f"stage {job.stage}"] if job.stage else [])]
+    seen = f"Its last progress{f' ({joined(at)})' if at else ''} was {in_words(ago)} ago"
+    return f"{seen}: it works, and is slow." if ago <= WORKS else f"{seen}, although its worker lives: it may be stuck."
+
+
+def relief_of(limit: LimitView, job: JobView | None) -> str:
+    """Return what frees a slot of a full limit, or adds one; ``job``: the oldest that holds it."""
+    oldest = oldest_of(limit)
+    look, end = f"holdfast jobs show {_short(oldest.job)}", f"holdfast jobs cancel {_short(oldest.job)}"
+    process = "" if job and job.last_progress_at else process_of(oldest.worker)
+    more = command(limit.scope, limit.limit, concurrency=str(limit.active + 1)).strip("`")
+    return f"see what the oldest of them does: {look}; {process}if it is stuck, end it: {end}; or allow one more at once: {more}"
+
+
+def process_of(worker: str) -> str:
+    """Return how to look at the process of a worker, if its name has the number of one."""
+    machine, *rest = worker.rsplit("-", 2)
+    is_named = len(rest) == 2 and rest[0].isdigit()
+    return f"see on {machine} what its process does: ps -fp {rest[0]}; " if is_named else f"look at the machine {machine}; "
+
+
+def oldest_of(limit: LimitView) -> Holder:
+    """Return the job that has held a limit for longest."""
+    return max(limit.holders, key=lambda each: each.held)
+
+
+def _short(job: UUID) -> str:
+    return str(job)[-6:]
+
+
+def wait(number: int) -> str:
+    """Return the verb for a number of jobs."""
+    return "waits" if number == 1 else "wait"
+
+
+def jobs_wait(task: str, number: int | None) -> str:
+    """Return that jobs of a task wait; ``number``: how many, None if it is not known.
+
+    >>> jobs_wait("mail", 41), jobs_wait("mail", 1), jobs_wait("mail", None)
+    ('41 jobs of mail wait', 'one job of mail waits', 'jobs of mail wait')
+    """
+    return f"{counted(number, 'job')} of {task} {wait(number)}" if number else f"jobs of {task} wait"
