@@ -14,7 +14,7 @@ from holdfast._core.error_groups import ErrorGroup, ErrorList
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Reason, RescueReason, State, Token
 from holdfast._core.limits import Holder, Limit, LimitView, Scope, ScopeKind
-from holdfast._core.overview import LOOK_AT_FAILED, LOST, MOST_HELD, Overview, needs_of
+from holdfast._core.overview import LOOK_AT_FAILED, LOST, MOST_HELD, Overview, needs_of, tasks_to_count
 from holdfast._core.policy import Policy
 from holdfast._core.record import JobRecord
 from holdfast._core.schedule import Overlap, ScheduleView, Source
@@ -53,13 +53,17 @@ def queue(name: str, available: int, *, paused: timedelta | None = None) -> Queu
 
 
 def held(task: str) -> JobView:
+    return job(State.HELD, task)
+
+
+def job(state: State, task: str = "mail") -> JobView:
     record = JobRecord(
         id=UUID(int=2),
         token=Token(None, 1),
         task=task,
         queue="default",
         priority=0,
-        state=State.HELD,
+        state=state,
         payload=b"{}",
         policy=Policy(),
         attempt=1,
@@ -100,8 +104,16 @@ def schedule(late: float) -> ScheduleView:
     )
 
 
-def rescued(worker: str, reason: RescueReason, minutes: int) -> JobView:
-    return structs.replace(held("mail"), rescued=reason, rescued_from=worker, rescued_at=NOW - timedelta(minutes=minutes))
+def rescued(worker: str, reason: RescueReason, minutes: int, state: State = State.HELD, now_on: str | None = None) -> JobView:
+    at = NOW - timedelta(minutes=minutes)
+    return structs.replace(job(state), rescued=reason, rescued_from=worker, rescued_at=at, worker=now_on)
+
+
+def holder(ago: float | None, *, fraction: float | None = None, stage: str | None = None) -> JobView:
+    """Return the job that holds the limits of these tests, and reported progress a while ago."""
+    at = None if ago is None else NOW - timedelta(seconds=ago)
+    view = structs.replace(job(State.RUNNING, "render"), id=UUID(int=3), started_at=NOW, last_progress_at=at)
+    return structs.replace(view, fraction=fraction, stage=stage)
 
 
 def paused(who: str, queue: str) -> AuditEntry:
@@ -144,12 +156,28 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
             "workers": [worker()],
             "rescued": [
                 *(rescued("Web2-8-bb", RescueReason.EXPIRED, minutes) for minutes in (4, 16)),
-                rescued("Web2-9-cc", RescueReason.EXPIRED, 3),
+                rescued("Web2-9-cc", RescueReason.EXPIRED, 3, State.AVAILABLE),
+                rescued("Web2-9-cc", RescueReason.EXPIRED, 4, State.AVAILABLE),
+                *(rescued("Web2-9-cc", RescueReason.EXPIRED, 5, State.RUNNING, on) for on in ("web1-7-aa", "a", "b", "c", "b")),
             ],
         },
         (
             "The machine Web2 has no live worker any more: two workers of Web2 sent no beat. "
-            "Two jobs (mail) were taken from them 3 min ago. Now 2 are held."
+            "Eight jobs (mail) were taken from them 3 min ago. Of these, 5 run again on a, b, c and 1 more, "
+            "2 wait for a free worker, and 1 is held until you decide. "
+            "None of them runs twice at once unless Web2 was frozen and goes on; what it still writes is refused."
+        ),
+        (
+            "see whether Web2 runs, and start workers there or elsewhere: holdfast worker MODULE:APP; "
+            "see what became of its jobs: holdfast jobs list --rescued"
+        ),
+    ),
+    "dead machine of one job": (
+        {"workers": [worker()], "rescued": [rescued("Web2-9-cc", RescueReason.EXPIRED, 3, State.RUNNING, "web1-7-aa")]},
+        (
+            "The machine Web2 has no live worker any more: Web2-9-cc sent no beat. "
+            "One job (mail) was taken from it 3 min ago. It runs again on web1. "
+            "It does not run twice at once unless Web2 was frozen and goes on; what it still writes is refused."
         ),
         (
             "see whether Web2 runs, and start workers there or elsewhere: holdfast worker MODULE:APP; "
@@ -158,7 +186,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "frozen worker": (
         {"workers": [worker()], "rescued": [rescued("web1-8-bb", RescueReason.EXPIRED, 1)]},
-        f"One job (mail) was taken from web1-8-bb 1 min ago: {LOST[RescueReason.EXPIRED]}. It is held now.",
+        f"One job (mail) was taken from web1-8-bb 1 min ago: {LOST[RescueReason.EXPIRED]}. It is held until you decide.",
         "see on web1 what its process does: ps -fp 8; see what became of its jobs: holdfast jobs list --rescued",
     ),
     "thawed worker": (
@@ -169,7 +197,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
         },
         (
             "The code of mail may have run twice: the worker mine was frozen or cut off, and its late result was refused. "
-            "One job (mail) was taken from it 1 min ago. It is held now."
+            "One job (mail) was taken from it 1 min ago. It is held until you decide."
         ),
         (
             "check what each run did outside the store: holdfast jobs show 000002; "
@@ -179,9 +207,12 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
     "killed worker": (
         {
             "workers": [worker()],
-            "rescued": [rescued("web2-8-bb", RescueReason.CRASHED, 1), rescued("old", RescueReason.RELEASED, 1)],
+            "rescued": [
+                *(rescued("web2-8-bb", RescueReason.CRASHED, 1, State.COMPLETED, "web1-7-aa") for _ in range(2)),
+                rescued("old", RescueReason.RELEASED, 1),
+            ],
         },
-        "One job (mail) was taken from web2-8-bb 1 min ago: its process died. It is held now.",
+        "Two jobs (mail) were taken from web2-8-bb 1 min ago: its process died. Both have completed since.",
         "look at the machine web2; see what became of its jobs: holdfast jobs list --rescued",
     ),
     "queue paused by an operator": (
@@ -224,7 +255,15 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
         "see its messages: holdfast errors show 5a41ab; when it is fixed, run those jobs again: holdfast errors retry 5a41ab",
     ),
     "unknown task": (
-        {"workers": [worker()], "waiting_tasks": ["mail", "render_v2"]},
+        {"workers": [worker()], "waiting_tasks": ["mail", "render_v2"], "waiting": {"render_v2": 214, "mail": 7}},
+        "No live worker knows the task render_v2, and 214 jobs of it wait.",
+        (
+            "start a worker of the release that has it: holdfast worker MODULE:APP; "
+            "or, if no release has it any more, end its jobs for good: holdfast jobs cancel --task render_v2"
+        ),
+    ),
+    "unknown task beside very many jobs": (
+        {"workers": [worker()], "waiting_tasks": ["render_v2"]},
         "No live worker knows the task render_v2, and jobs of it wait.",
         (
             "start a worker of the release that has it: holdfast worker MODULE:APP; "
@@ -273,10 +312,16 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
             "limits": [limit(3, *["web1-7-aa"] * 3, held=72.0), limit(3, *["web1-7-aa"] * 3, held=59.0)],
             "queues": [queue("default", 23)],
             "waiting_tasks": ["render"],
+            "waiting": {"render": 22},
+            "running": [holder(12.0, fraction=0.4, stage="pages")],
         },
-        "The limit of the task render, 3 at once, is full: three jobs have held it for 1 min 12 s, and others wait.",
         (
-            "see whether the oldest of them still makes progress: holdfast jobs show 000003; if not, end it: holdfast jobs cancel 000003; "
+            "The limit of the task render, 3 at once, is full: three jobs have held it for 1 min 12 s, and 22 jobs wait for a slot. "
+            "The oldest of them, render 000003, has held a slot for 1 min 32 s on web1-7-aa, whose last beat was 5 s ago. "
+            "Its last progress (40 %, stage pages) was 12 s ago: it works, and is slow."
+        ),
+        (
+            "see what the oldest of them does: holdfast jobs show 000003; if it is stuck, end it: holdfast jobs cancel 000003; "
             "or allow one more at once: holdfast limits set task render --concurrency 4 --rate 9/m --burst 2"
         ),
     ),
@@ -288,9 +333,13 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
             ],
             "queues": [queue("slow", 1), queue("idle", 0), queue("stopped", 0, paused=timedelta(hours=1))],
         },
-        "The limit of the queue slow, 3 at once, is full: three jobs have held it for 1 min 12 s, and others wait.",
         (
-            "see whether the oldest of them still makes progress: holdfast jobs show 000003; if not, end it: holdfast jobs cancel 000003; "
+            "The limit of the queue slow, 3 at once, is full: three jobs have held it for 1 min 12 s, and one job waits for a slot. "
+            "The oldest of them, 000003, has held a slot for 1 min 12 s on web1-7-aa, whose last beat was 5 s ago."
+        ),
+        (
+            "see what the oldest of them does: holdfast jobs show 000003; see on web1 what its process does: ps -fp 7; "
+            "if it is stuck, end it: holdfast jobs cancel 000003; "
             "or allow one more at once: holdfast limits set queue slow --concurrency 4 --rate 9/m --burst 2"
         ),
     ),
@@ -306,6 +355,33 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
 def test_each_situation_has_one_sentence_and_one_step(situation: str) -> None:
     seen, text, step = SITUATIONS[situation]
     assert [(need.text, need.step) for need in needs_of(Overview(at=NOW, **seen))] == [(text, step)]
+
+
+@pytest.mark.parametrize(
+    ("oldest", "words"),
+    [
+        (holder(59.0, fraction=0.5), "Its last progress (50 %) was 59 s ago: it works, and is slow."),
+        (holder(720.0, stage="b"), "Its last progress (stage b) was 12 min ago, although its worker lives: it may be stuck."),
+        (holder(61.0), "Its last progress was 1 min 1 s ago, although its worker lives: it may be stuck."),
+        (holder(None), "It reports no progress, so only its process and its log show whether it works or is stuck."),
+        (structs.replace(holder(None), started_at=None), "Its code has not started."),
+    ],
+)
+def test_the_oldest_holder_of_a_full_limit_works_or_may_be_stuck(oldest: JobView, words: str) -> None:
+    full = limit(3, *["web1-7-aa"] * 3, held=72.0, scope=Scope(ScopeKind.QUEUE, "slow"))
+    seen = Overview(at=NOW, workers=[worker()], limits=[full], queues=[queue("slow", 1)], holders=[oldest])
+    (need,) = needs_of(seen)
+    assert need.text.endswith(f". {words}")
+    assert ("ps -fp 7" in need.step) is (oldest.last_progress_at is None)
+
+
+def test_jobs_are_counted_of_unknown_tasks_and_of_full_limits() -> None:
+    full, other = limit(3, *["web1-7-aa"] * 3, held=72.0), limit(3, *["a"] * 3, held=72.0, scope=Scope(ScopeKind.QUEUE, "mail"))
+    waiting = ["mail", "render", "render_v2"]
+    known = [worker(tasks=("mail", "render"))]
+    assert tasks_to_count(waiting, known, [full, other]) == {"render", "render_v2"}
+    assert tasks_to_count(waiting, known, [limit(3, *["a"] * 3, held=9.0)]) == {"render_v2"}
+    assert tasks_to_count(waiting, [], []) == frozenset()
 
 
 def test_nothing_is_needed_when_all_is_well() -> None:

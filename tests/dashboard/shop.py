@@ -14,7 +14,7 @@ from holdfast._core.limits import Limit, Scope, ScopeKind
 from holdfast._core.origin import Origin
 from holdfast._core.outcome import Done, Outcome
 from holdfast._core.policy import Policy
-from holdfast._core.requests import BeatNote, ClaimKind, ClaimRequest, NewLease
+from holdfast._core.requests import BeatNote, ClaimKind, ClaimRequest, NewLease, ProgressUpdate
 from holdfast._core.timing import LeaseTiming
 from holdfast._system.clock import SystemRandomness
 from tests.dashboard.past import PastClock, store_of
@@ -84,6 +84,11 @@ class Shop:
         """Write transitions, and return the answers of the store."""
         self.at(ago)
         return [answer.value for answer in (await self.store.exchange(moves)).answers]
+
+    async def progress(self, job: ActiveJob, fraction: float, stage: str, *, ago: float) -> None:
+        """Have the code of a job report how far it is."""
+        self.at(ago)
+        assert not await self.store.report([ProgressUpdate(job=job.id, token=job.token, fraction=fraction, stage=stage)])
 
     async def end(self, jobs: Sequence[ActiveJob], *, ago: float, how: Outcome | None = None) -> None:
         """Have jobs return or raise."""

@@ -64,12 +64,12 @@ async def zombie(shop: Shop) -> None:
 
 
 async def full_limit(shop: Shop) -> None:
-    """Two reports hold both slots of a limit for twenty minutes, and others wait."""
+    """Two reports hold both slots of a limit for twenty minutes, and others wait. The older one still makes progress."""
     workers = await _well(shop)
     await shop.limit("render_report", Limit(concurrency=2), ago=7000.0)
     await shop.enqueue("render_report", 38, ago=1300.0)
-    for lease in workers:
-        await shop.claim(lease, "render_report", ago=1260.0, kind=ClaimKind.LIMITED)
+    (oldest,), _ = [await shop.claim(lease, "render_report", ago=1260.0, kind=ClaimKind.LIMITED) for lease in workers]
+    await shop.progress(oldest, 0.4, "pages", ago=12.0)
     await _end(shop, workers)
 
 

@@ -39,23 +39,26 @@ SEEN = {
     ),
     "zombie": Seen(
         r"The code of charge_card may have run twice: the worker web3-4713-\w+ was frozen or cut off, and its late result was refused\. "
-        r"One job \(charge_card\) was taken from it .* ago\. It is completed now\. *Check what each run did",
+        r"One job \(charge_card\) was taken from it .* ago\. It has completed since\. *Check what each run did",
         ("jobs show ......", "ps -fp 4713", "jobs list --rescued"),
         ("/jobs?rescued=yes",),
     ),
     "limit": Seen(
-        r"The limit of the task render_report, 2 at once, is full: two jobs have held it for 21 min.*, and others wait\.",
+        r"The limit of the task render_report, 2 at once, is full: two jobs have held it for 21 min.*, and 36 jobs wait for a slot\. "
+        r"The oldest of them, render_report \w{6}, has held a slot for 21 min.* on web1-4711-\w+, whose last beat was .* ago\. "
+        r"Its last progress \(40 %, stage pages\) was 1[2-9] s ago: it works, and is slow\.",
         ("jobs show ......", "jobs cancel ......", "limits set task render_report --concurrency 3"),
         ("/limits",),
     ),
     "unknown": Seen(
-        r"No live worker knows the task render_report_v2, and jobs of it wait\. *Start a worker of the release that has it",
+        r"No live worker knows the task render_report_v2, and 41 jobs of it wait\. *Start a worker of the release that has it",
         ("worker shop:app", "jobs cancel --task render_report_v2"),
         ("/jobs?task=render_report_v2",),
     ),
     "machine": Seen(
         r"The machine web3 has no live worker any more: two workers of web3 sent no beat\. "
-        r"12 jobs \(render_report\) were taken from them .* ago\. Now 6 are available, 6 running\. *See whether web3 runs",
+        r"12 jobs \(render_report\) were taken from them .* ago\. Of these, 6 run again on web1 and web2, and 6 wait for a free worker\. "
+        r"None of them runs twice at once unless web3 was frozen and goes on; what it still writes is refused\. *See whether web3 runs",
         ("worker shop:app", "jobs list --rescued"),
         ("/jobs?rescued=yes",),
     ),

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from holdfast._core.answers import LeaseView
 from holdfast._core.durations import in_words
-from holdfast._core.job import State
+from holdfast._core.job import ACTIVE, State
 from holdfast._core.limit_causes import command
 from holdfast._core.limits import Holder, LimitView
 from holdfast._core.phrases import percent
@@ -48,13 +48,13 @@ def named(names: Counter[str]) -> str:
     return ", ".join(first) + (f" and {more} more" if more else "")
 
 
-def joined(parts: Sequence[str]) -> str:
-    """Return parts of a sentence as one.
+def joined(parts: Sequence[str], comma: str = "") -> str:
+    """Return parts of a sentence as one. ``comma``: stands before the last one.
 
-    >>> joined(["a"]), joined(["a", "b"]), joined(["a", "b", "c"])
-    ('a', 'a and b', 'a, b and c')
+    >>> joined(["a"]), joined(["a", "b"]), joined(["a", "b", "c"], ",")
+    ('a', 'a and b', 'a, b, and c')
     """
-    return " and ".join([*filter(None, [", ".join(parts[:-1])]), *parts[-1:]])
+    return f"{comma} and ".join([*filter(None, [", ".join(parts[:-1])]), *parts[-1:]])
 
 
 def fate_of(jobs: Sequence[JobView]) -> str:
@@ -66,13 +66,15 @@ def fate_of(jobs: Sequence[JobView]) -> str:
         return f"It {fates[0][1]}."
     if len(fates) == 1:
         return f"{'Both' if len(jobs) == 2 else f'All {len(jobs)}'} {fates[0][1]}."
-    return f"Of these, {joined([f'{number} {fate}' for number, fate in fates])}."
+    return f"Of these, {joined([f'{number} {fate}' for number, fate in fates], ',')}."
 
 
 def _fate(state: State, jobs: Sequence[JobView]) -> str:
-    machines = Counter(machine_of(job.worker) for job in jobs if job.worker) if state in (State.RUNNING, State.CLAIMED) else {}
-    where = f" on {named(Counter(machines))}" if machines else ""
-    return _FATES[state][len(jobs) > 1] + where
+    machines = sorted({machine_of(job.worker) for job in jobs if job.worker})
+    if state not in ACTIVE or not machines:
+        return _FATES[state][len(jobs) > 1]
+    more = [f"{len(machines) - MOST_NAMED} more"] if len(machines) > MOST_NAMED else []
+    return f"{_FATES[state][len(jobs) > 1]} on {joined([*machines[:MOST_NAMED], *more])}"
 
 
 def holder_words(limit: LimitView, job: JobView | None, workers: Iterable[LeaseView], now: datetime) -> str:
@@ -81,7 +83,9 @@ def holder_words(limit: LimitView, job: JobView | None, workers: Iterable[LeaseV
     beats = [max(each.overdue + each.timing.ttl, 0.0) for each in workers if each.worker == holder.worker]
     beat = f", whose last beat was {in_words(min(beats))} ago" if beats else ""
     task = f"{job.task} " if job else ""
-    text = f"The oldest of them, {task}{_short(holder.job)}, has a slot for {in_words(holder.held)} on {holder.worker}{beat}."
+    text = (
+        f"The oldest of them, {task}{_short(holder.job)}, has held a slot for {in_words(holder.held)} on {holder.worker}{beat}."
+    )
     return f"{text} {_progress(job, now)}" if job else text
 
 
@@ -91,8 +95,9 @@ def _progress(job: JobView, now: datetime) -> str:
     if job.last_progress_at is None:
         return "It reports no progress, so only its process and its log show whether it works or is stuck."
     ago = max((now - job.last_progress_at).total_seconds(), 0.0)
-    at = [*([] if job.fraction is None else [percent(job.fraction)]), *([f"stage {job.stage}"] if job.stage else [])]
-    seen = f"Its last progress{f' ({joined(at)})' if at else ''} was {in_words(ago)} ago"
+    far = "" if job.fraction is None else percent(job.fraction)
+    at = ", ".join(filter(None, (far, f"stage {job.stage}" if job.stage else "")))
+    seen = f"Its last progress{f' ({at})' if at else ''} was {in_words(ago)} ago"
     return f"{seen}: it works, and is slow." if ago <= WORKS else f"{seen}, although its worker lives: it may be stuck."
 
 
