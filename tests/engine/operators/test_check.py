@@ -64,9 +64,10 @@ def test_tasks_that_no_live_worker_knows_are_named_with_a_remedy(app: App) -> No
     async def work() -> None:
         await app._connections.store.open_lease(LEASE)
 
-    assert [each.message for each in findings(app, "tasks")] == ["jobs of elsewhere wait, and this App has no such task"]
+    assert [each.message for each in findings(app, "tasks")] == ["one job of elsewhere waits, and this App has no such task"]
     run(work())
     elsewhere, own = findings(app, "tasks")
+    assert elsewhere.message == "one job of elsewhere waits, and no live worker knows the task"
     assert elsewhere.remedy == "start a worker that has its code"
     assert own.remedy == f"start a worker that imports the code of {repair.__qualname__}, or a newer release of it"
     (worker,) = findings(app, "workers")
