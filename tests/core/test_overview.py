@@ -81,7 +81,7 @@ def limit(
     held: float = 9.0,
     scope: Scope = Scope(ScopeKind.TASK, "render"),  # noqa: B008
 ) -> LimitView:
-    found = tuple(Holder(UUID(int=3), each, held + 10.0 * place) for place, each in enumerate(holders))
+    found = tuple(Holder(UUID(int=2 + len(holders) - place), each, held + 10.0 * place) for place, each in enumerate(holders))
     return LimitView(scope=scope, limit=Limit(concurrency=3, rate="9/m", burst=2), active=active, holders=found)
 
 
@@ -313,15 +313,18 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
             "queues": [queue("default", 23)],
             "waiting_tasks": ["render"],
             "waiting": {"render": 22},
-            "running": [holder(12.0, fraction=0.4, stage="pages")],
+            "running": [
+                holder(12.0, fraction=0.4, stage="pages"),
+                *(structs.replace(holder(ago), id=UUID(int=number)) for number, ago in ((4, 60.0), (5, 61.0))),
+            ],
         },
         (
             "The limit of the task render, 3 at once, is full: three jobs have held it for 1 min 12 s, and 22 jobs wait for a slot. "
-            "The oldest of them, render 000003, has held a slot for 1 min 32 s on web1-7-aa, whose last beat was 5 s ago. "
-            "Its last progress (40 %, stage pages) was 12 s ago: it works, and is slow."
+            "The oldest holder, render 000003, reported progress (40 %, stage pages) 12 s ago, so it is slow, and not stuck. "
+            "It runs on web1-7-aa, whose last beat was 5 s ago. Of the 2 others, 1 reported progress in the last minute."
         ),
         (
-            "see what the oldest of them does: holdfast jobs show 000003; if it is stuck, end it: holdfast jobs cancel 000003; "
+            "see what the oldest holder has done: holdfast jobs show 000003; if it is stuck, end it: holdfast jobs cancel 000003; "
             "or allow one more at once: holdfast limits set task render --concurrency 4 --rate 9/m --burst 2"
         ),
     ),
@@ -335,10 +338,10 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
         },
         (
             "The limit of the queue slow, 3 at once, is full: three jobs have held it for 1 min 12 s, and one job waits for a slot. "
-            "The oldest of them, 000003, has held a slot for 1 min 12 s on web1-7-aa, whose last beat was 5 s ago."
+            "The oldest holder, 000003, has held it for 1 min 12 s. It runs on web1-7-aa, whose last beat was 5 s ago."
         ),
         (
-            "see what the oldest of them does: holdfast jobs show 000003; see on web1 what its process does: ps -fp 7; "
+            "see what the oldest holder has done: holdfast jobs show 000003; see on web1 what its process does: ps -fp 7; "
             "if it is stuck, end it: holdfast jobs cancel 000003; "
             "or allow one more at once: holdfast limits set queue slow --concurrency 4 --rate 9/m --burst 2"
         ),
@@ -360,18 +363,21 @@ def test_each_situation_has_one_sentence_and_one_step(situation: str) -> None:
 @pytest.mark.parametrize(
     ("oldest", "words"),
     [
-        (holder(59.0, fraction=0.5), "Its last progress (50 %) was 59 s ago: it works, and is slow."),
-        (holder(720.0, stage="b"), "Its last progress (stage b) was 12 min ago, although its worker lives: it may be stuck."),
-        (holder(61.0), "Its last progress was 1 min 1 s ago, although its worker lives: it may be stuck."),
-        (holder(None), "It reports no progress, so only its process and its log show whether it works or is stuck."),
-        (structs.replace(holder(None), started_at=None), "Its code has not started."),
+        (holder(59.0, fraction=0.5), "reported progress (50 %) 59 s ago, so it is slow, and not stuck."),
+        (holder(720.0, stage="b"), "reported progress (stage b) 12 min ago, and none since, so it may be stuck."),
+        (holder(61.0), "reported progress 1 min 1 s ago, and none since, so it may be stuck."),
+        (holder(None), "reports no progress, so only its process and its log show whether it works or is stuck."),
+        (structs.replace(holder(None), started_at=None), "has not started its code."),
     ],
 )
-def test_the_oldest_holder_of_a_full_limit_works_or_may_be_stuck(oldest: JobView, words: str) -> None:
-    full = limit(3, *["web1-7-aa"] * 3, held=72.0, scope=Scope(ScopeKind.QUEUE, "slow"))
-    seen = Overview(at=NOW, workers=[worker()], limits=[full], queues=[queue("slow", 1)], holders=[oldest])
+def test_a_holder_of_a_full_limit_is_slow_or_may_be_stuck(oldest: JobView, words: str) -> None:
+    full = limit(2, *["web1-7-aa"] * 2, held=72.0, scope=Scope(ScopeKind.QUEUE, "slow"))
+    full = structs.replace(full, limit=Limit(concurrency=2))
+    other = structs.replace(oldest, id=UUID(int=4))
+    seen = Overview(at=NOW, workers=[worker()], limits=[full], queues=[queue("slow", 1)], holders=[oldest], running=[other])
     (need,) = needs_of(seen)
-    assert need.text.endswith(f". {words}")
+    assert f"The oldest holder, render 000003, {words} It runs on " in need.text
+    assert need.text.endswith(f" ago. The other one, render 000004, {words}")
     assert ("ps -fp 7" in need.step) is (oldest.last_progress_at is None)
 
 

@@ -41,13 +41,13 @@ class Shop:
         """Go to a time in the past."""
         self.clock.behind = ago
 
-    async def worker(self, host: str, *, ago: float = 7200.0, tasks: Sequence[str] = TASKS) -> NewLease:
+    async def worker(self, host: str, *, ago: float = 7200.0, tasks: Sequence[str] = TASKS, slots: int = SLOTS) -> NewLease:
         """Start a worker on a host; it sends no beat."""
         self.at(ago)
         pid = next(self._pids)
         process = ProcessIdentity(host, pid, pid, "boot", f"pid:{pid}", "time:1")
         name = f"{host}-{pid}-{self.chance.uuid4().hex[:8]}"
-        lease = NewLease(self.chance.uuid4(), name, process, LeaseTiming.of("30s"), (), tuple(sorted(tasks)), slots=SLOTS)
+        lease = NewLease(self.chance.uuid4(), name, process, LeaseTiming.of("30s"), (), tuple(sorted(tasks)), slots=slots)
         assert await self.store.open_lease(lease)
         return lease
 
@@ -123,9 +123,9 @@ class Shop:
         since_minute = self.clock.wall() % 60
         for ago in range(MINUTES, until - 1, -1):
             self.at(max(ago * 60.0 + since_minute - CLOSE, 0.0))
-            await self.store.record_minutes([self._minute(each.worker, bad.get(ago, 0) // len(workers)) for each in workers])
+            await self.store.record_minutes([self._minute(each, bad.get(ago, 0) // len(workers)) for each in workers])
 
-    def _minute(self, worker: str, failed: int) -> MinuteNote:
+    def _minute(self, worker: NewLease, failed: int) -> MinuteNote:
         tasks = tuple(
             TaskMinute(
                 "default",
@@ -140,7 +140,9 @@ class Shop:
             for task, number in PER_MINUTE.items()
         )
         id = self.chance.uuid7()
-        return MinuteNote(id=id, worker=worker, seconds=60.0, slots=SLOTS, in_use=4.5, memory=400_000_000, tasks=tasks)
+        return MinuteNote(
+            id=id, worker=worker.worker, seconds=60.0, slots=worker.slots, in_use=4.5, memory=400_000_000, tasks=tasks
+        )
 
 
 async def busy(shop: Shop, *workers: NewLease) -> None:

@@ -10,7 +10,7 @@ from holdfast._core.lifecycle import LeaseEnd, finish, rescue
 from holdfast._core.outcome import Done, Raised
 from holdfast._core.policy import Policy
 from holdfast._core.requests import AttemptNote, ClaimKind, NewLease
-from tests.dashboard.shop import CLOSE, Shop, busy
+from tests.dashboard.shop import CLOSE, SLOTS, Shop, busy
 
 ONCE = Policy(max_attempts=1)
 EXPIRED = LeaseEnd(RescueReason.EXPIRED)
@@ -82,7 +82,7 @@ async def unknown_task(shop: Shop) -> None:
 
 async def dead_machine(shop: Shop) -> None:
     """A machine with two workers is gone; their jobs were taken back, and wait for the slots of another one."""
-    workers = await _well(shop)
+    workers = await _well(shop, slots=6)
     dead = [await shop.worker("web3"), await shop.worker("web3")]
     await shop.enqueue("render_report", 12, ago=190.0)
     held = [await shop.claim(lease, "render_report", 6, ago=189.0) for lease in dead]
@@ -91,6 +91,8 @@ async def dead_machine(shop: Shop) -> None:
         await _take_back(shop, lease, jobs, ago=150.0)
     for lease in workers:
         await shop.claim(lease, "render_report", 3, ago=149.0)
+    await shop.enqueue("charge_card", 3, ago=4.0)
+    await shop.claim(workers[1], "charge_card", 3, ago=3.0)
     await _end(shop, workers)
 
 
@@ -116,8 +118,8 @@ async def prepare(situation: str, folder: Path) -> str:
     return url
 
 
-async def _well(shop: Shop) -> list[NewLease]:
-    workers = [await shop.worker("web1"), await shop.worker("web2")]
+async def _well(shop: Shop, slots: int = SLOTS) -> list[NewLease]:
+    workers = [await shop.worker("web1", slots=slots), await shop.worker("web2", slots=slots)]
     await busy(shop, *workers)
     return workers
 

@@ -45,8 +45,8 @@ SEEN = {
     ),
     "limit": Seen(
         r"The limit of the task render_report, 2 at once, is full: two jobs have held it for 21 min.*, and 36 jobs wait for a slot\. "
-        r"The oldest of them, render_report \w{6}, has held a slot for 21 min.* on web1-4711-\w+, whose last beat was .* ago\. "
-        r"Its last progress \(40 %, stage pages\) was 1[2-9] s ago: it works, and is slow\.",
+        r"The oldest holder, render_report \w{6}, reported progress \(40 %, stage pages\) 1[2-9] s ago, so it is slow, and not stuck\. "
+        r"It runs on web1-4711-\w+, whose last beat was .* ago\. The other one, render_report \w{6}, reports no progress, so only",
         ("jobs show ......", "jobs cancel ......", "limits set task render_report --concurrency 3"),
         ("/limits",),
     ),

@@ -1,7 +1,7 @@
 """Sentences about what an overview calls for: what became of rescued jobs, and whether the job that holds a full limit still works."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from uuid import UUID
@@ -41,6 +41,16 @@ def machine_of(worker: str) -> str:
     return worker.rsplit("-", 2)[0]
 
 
+def process_in(worker: str) -> str:
+    """Return the machine and the process in a worker's name.
+
+    >>> process_in("web-2-1207-9a31f00b"), process_in("web-2"), process_in("mine")
+    ('web-2-1207', 'web-2', 'mine')
+    """
+    _, *rest = worker.rsplit("-", 2)
+    return worker.rsplit("-", 1)[0] if len(rest) == 2 and rest[0].isdigit() else worker
+
+
 def named(names: Counter[str]) -> str:
     """Return the most frequent names, and how many there are beside them."""
     first = [name for name, _ in names.most_common(MOST_NAMED)]
@@ -77,28 +87,37 @@ def _fate(state: State, jobs: Sequence[JobView]) -> str:
     return f"{_FATES[state][len(jobs) > 1]} on {joined([*machines[:MOST_NAMED], *more])}"
 
 
-def holder_words(limit: LimitView, job: JobView | None, workers: Iterable[LeaseView], now: datetime) -> str:
-    """Return since when the oldest job that holds a limit has it, and whether it works: its progress, and the last beat of its worker."""
+def holder_words(limit: LimitView, known: Mapping[UUID, JobView], workers: Iterable[LeaseView], now: datetime) -> str:
+    """Return whether the jobs work that hold a limit: the progress of the oldest and of the others, and the last beat of its worker."""
     holder = oldest_of(limit)
     beats = [max(each.overdue + each.timing.ttl, 0.0) for each in workers if each.worker == holder.worker]
     beat = f", whose last beat was {in_words(min(beats))} ago" if beats else ""
-    task = f"{job.task} " if job else ""
-    text = (
-        f"The oldest of them, {task}{_short(holder.job)}, has held a slot for {in_words(holder.held)} on {holder.worker}{beat}."
-    )
-    return f"{text} {_progress(job, now)}" if job else text
+    first = f"The oldest holder, {_holds(holder, known.get(holder.job), now)}."
+    others = [each for each in limit.holders if each.job != holder.job]
+    return " ".join(filter(None, (first, f"It runs on {holder.worker}{beat}.", _others(others, known, now))))
 
 
-def _progress(job: JobView, now: datetime) -> str:
+def _others(holders: Sequence[Holder], known: Mapping[UUID, JobView], now: datetime) -> str:
+    jobs = [known[each.job] for each in holders if each.job in known]
+    if len(holders) == len(jobs) == 1:
+        return f"The other one, {_holds(holders[0], jobs[0], now)}."
+    works = sum(job.last_progress_at is not None and (now - job.last_progress_at).total_seconds() <= WORKS for job in jobs)
+    return f"Of the {len(holders)} others, {works or 'none'} reported progress in the last minute." if jobs else ""
+
+
+def _holds(holder: Holder, job: JobView | None, now: datetime) -> str:
+    if job is None:
+        return f"{_short(holder.job)}, has held it for {in_words(holder.held)}"
+    name = f"{job.task} {_short(job.id)}"
     if job.started_at is None:
-        return "Its code has not started."
+        return f"{name}, has not started its code"
     if job.last_progress_at is None:
-        return "It reports no progress, so only its process and its log show whether it works or is stuck."
+        return f"{name}, reports no progress, so only its process and its log show whether it works or is stuck"
     ago = max((now - job.last_progress_at).total_seconds(), 0.0)
     far = "" if job.fraction is None else percent(job.fraction)
     at = ", ".join(filter(None, (far, f"stage {job.stage}" if job.stage else "")))
-    seen = f"Its last progress{f' ({at})' if at else ''} was {in_words(ago)} ago"
-    return f"{seen}: it works, and is slow." if ago <= WORKS else f"{seen}, although its worker lives: it may be stuck."
+    seen = f"{name}, reported progress{f' ({at})' if at else ''} {in_words(ago)} ago"
+    return f"{seen}, so it is slow, and not stuck" if ago <= WORKS else f"{seen}, and none since, so it may be stuck"
 
 
 def relief_of(limit: LimitView, job: JobView | None) -> str:
@@ -107,7 +126,9 @@ def relief_of(limit: LimitView, job: JobView | None) -> str:
     look, end = f"holdfast jobs show {_short(oldest.job)}", f"holdfast jobs cancel {_short(oldest.job)}"
     process = "" if job and job.last_progress_at else process_of(oldest.worker)
     more = command(limit.scope, limit.limit, concurrency=str(limit.active + 1)).strip("`")
-    return f"see what the oldest of them does: {look}; {process}if it is stuck, end it: {end}; or allow one more at once: {more}"
+    return (
+        f"see what the oldest holder has done: {look}; {process}if it is stuck, end it: {end}; or allow one more at once: {more}"
+    )
 
 
 def process_of(worker: str) -> str:

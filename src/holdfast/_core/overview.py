@@ -261,11 +261,11 @@ def _limits(seen: Overview, live: set[str]) -> Iterator[Need]:
         elif is_long_full(limit) and _waits_for(limit.scope, seen):
             held = in_words(min(holder.held for holder in limit.holders))
             jobs = f"{counted(limit.active, 'job')} {_have(limit.active)} held it for {held}"
-            oldest = {job.id: job for job in (*seen.running, *seen.holders)}.get(oldest_of(limit).job)
+            known = {job.id: job for job in (*seen.running, *seen.holders)}
             text = (
-                f"{scope} is full: {jobs}, and {_behind(limit.scope, seen)}. {holder_words(limit, oldest, seen.workers, seen.at)}"
+                f"{scope} is full: {jobs}, and {_behind(limit.scope, seen)}. {holder_words(limit, known, seen.workers, seen.at)}"
             )
-            yield Need(NeedKind.FULL_LIMIT, text, relief_of(limit, oldest), limit.scope.name)
+            yield Need(NeedKind.FULL_LIMIT, text, relief_of(limit, known.get(oldest_of(limit).job)), limit.scope.name)
 
 
 def is_long_full(limit: LimitView) -> bool:

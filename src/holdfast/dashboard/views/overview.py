@@ -11,6 +11,7 @@ from holdfast._core.attempt_line import span
 from holdfast._core.durations import in_words
 from holdfast._core.history import HistoryStep
 from holdfast._core.job import PLACE_OF, Place, State
+from holdfast._core.need_words import process_in
 from holdfast._core.overview import MOST_RUNNING, Need, NeedKind, Overview
 from holdfast._core.phrases import percent
 from holdfast._core.story_words import CRASH_KIND_OF, ENDINGS, counted
@@ -71,6 +72,7 @@ def running(job: JobView, now: datetime) -> dict[str, Any]:
         "short": short(job.id),
         "attempt": job.attempt,
         "worker": job.worker or "",
+        "process": process_in(job.worker or ""),
         "for": took(job.started_at, now),
         "fraction": None if job.fraction is None else round(job.fraction * 100),
         "stage": job.stage or "",
