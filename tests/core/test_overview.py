@@ -320,8 +320,8 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
         },
         (
             "The limit of the task render, 3 at once, is full: three jobs have held it for 1 min 12 s, and 22 jobs wait for a slot. "
-            "The oldest holder, render 000003, reported progress (40 %, stage pages) 12 s ago, so it is slow, and not stuck. "
-            "It runs on web1-7-aa, whose last beat was 5 s ago. Of the 2 others, 1 reported progress in the last minute."
+            "The oldest holder, render 000003 on web1-7, reported progress (40 %, stage pages) 12 s ago, so it is slow, and not stuck. "
+            "The last beat of its worker was 5 s ago. Of the 2 others, 1 reported progress in the last minute."
         ),
         (
             "see what the oldest holder has done: holdfast jobs show 000003; if it is stuck, end it: holdfast jobs cancel 000003; "
@@ -338,7 +338,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
         },
         (
             "The limit of the queue slow, 3 at once, is full: three jobs have held it for 1 min 12 s, and one job waits for a slot. "
-            "The oldest holder, 000003, has held it for 1 min 12 s. It runs on web1-7-aa, whose last beat was 5 s ago."
+            "The oldest holder, 000003 on web1-7, has held it for 1 min 12 s. The last beat of its worker was 5 s ago."
         ),
         (
             "see what the oldest holder has done: holdfast jobs show 000003; see on web1 what its process does: ps -fp 7; "
@@ -376,8 +376,8 @@ def test_a_holder_of_a_full_limit_is_slow_or_may_be_stuck(oldest: JobView, words
     other = structs.replace(oldest, id=UUID(int=4))
     seen = Overview(at=NOW, workers=[worker()], limits=[full], queues=[queue("slow", 1)], holders=[oldest], running=[other])
     (need,) = needs_of(seen)
-    assert f"The oldest holder, render 000003, {words} It runs on " in need.text
-    assert need.text.endswith(f" ago. The other one, render 000004, {words}")
+    assert f"The oldest holder, render 000003 on web1-7, {words} The last beat of its worker was 5 s ago. " in need.text
+    assert need.text.endswith(f" ago. The other one, render 000004 on web1-7, {words}")
     assert ("ps -fp 7" in need.step) is (oldest.last_progress_at is None)
 
 

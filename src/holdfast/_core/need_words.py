@@ -91,10 +91,10 @@ def holder_words(limit: LimitView, known: Mapping[UUID, JobView], workers: Itera
     """Return whether the jobs work that hold a limit: the progress of the oldest and of the others, and the last beat of its worker."""
     holder = oldest_of(limit)
     beats = [max(each.overdue + each.timing.ttl, 0.0) for each in workers if each.worker == holder.worker]
-    beat = f", whose last beat was {in_words(min(beats))} ago" if beats else ""
+    beat = f"The last beat of its worker was {in_words(min(beats))} ago." if beats else ""
     first = f"The oldest holder, {_holds(holder, known.get(holder.job), now)}."
     others = [each for each in limit.holders if each.job != holder.job]
-    return " ".join(filter(None, (first, f"It runs on {holder.worker}{beat}.", _others(others, known, now))))
+    return " ".join(filter(None, (first, beat, _others(others, known, now))))
 
 
 def _others(holders: Sequence[Holder], known: Mapping[UUID, JobView], now: datetime) -> str:
@@ -106,9 +106,9 @@ def _others(holders: Sequence[Holder], known: Mapping[UUID, JobView], now: datet
 
 
 def _holds(holder: Holder, job: JobView | None, now: datetime) -> str:
+    name = f"{f'{job.task} ' if job else ''}{_short(holder.job)} on {process_in(holder.worker)}"
     if job is None:
-        return f"{_short(holder.job)}, has held it for {in_words(holder.held)}"
-    name = f"{job.task} {_short(job.id)}"
+        return f"{name}, has held it for {in_words(holder.held)}"
     if job.started_at is None:
         return f"{name}, has not started its code"
     if job.last_progress_at is None:
