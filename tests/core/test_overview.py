@@ -324,7 +324,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
             "The last beat of its worker was 5 s ago. Of the 2 others, 1 reported progress in the last minute."
         ),
         (
-            "see what the oldest holder has done: holdfast jobs show 000003; if it is stuck, end it: holdfast jobs cancel 000003; "
+            "see what 000005 has done: holdfast jobs show 000005; if it is stuck, end it: holdfast jobs cancel 000005; "
             "or allow one more at once: holdfast limits set task render --concurrency 4 --rate 9/m --burst 2"
         ),
     ),
@@ -341,7 +341,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
             "The oldest holder, 000003 on web1-7, has held it for 1 min 12 s. The last beat of its worker was 5 s ago."
         ),
         (
-            "see what the oldest holder has done: holdfast jobs show 000003; see on web1 what its process does: ps -fp 7; "
+            "see what 000003 has done: holdfast jobs show 000003; see on web1 what its process does: ps -fp 7; "
             "if it is stuck, end it: holdfast jobs cancel 000003; "
             "or allow one more at once: holdfast limits set queue slow --concurrency 4 --rate 9/m --burst 2"
         ),
@@ -379,6 +379,7 @@ def test_a_holder_of_a_full_limit_is_slow_or_may_be_stuck(oldest: JobView, words
     assert f"The oldest holder, render 000003 on web1-7, {words} The last beat of its worker was 5 s ago. " in need.text
     assert need.text.endswith(f" ago. The other one, render 000004 on web1-7, {words}")
     assert ("ps -fp 7" in need.step) is (oldest.last_progress_at is None)
+    assert ("jobs cancel 000003" in need.step) is ("not stuck" not in words)
 
 
 def test_jobs_are_counted_of_unknown_tasks_and_of_full_limits() -> None:

@@ -47,7 +47,7 @@ SEEN = {
         r"The limit of the task render_report, 2 at once, is full: two jobs have held it for 21 min.*, and 36 jobs wait for a slot\. "
         r"The oldest holder, render_report \w{6} on web1-4711, reported progress \(40 %, stage pages\) 1[2-9] s ago, so it is slow, "
         r"and not stuck\. The last beat of its worker was .* ago\. The other one, render_report \w{6} on web2-4712, reports no progress",
-        ("jobs show ......", "jobs cancel ......", "limits set task render_report --concurrency 3"),
+        ("jobs show ......", "ps -fp 4712", "jobs cancel ......", "limits set task render_report --concurrency 3"),
         ("/limits",),
     ),
     "unknown": Seen(

@@ -101,7 +101,7 @@ def _others(holders: Sequence[Holder], known: Mapping[UUID, JobView], now: datet
     jobs = [known[each.job] for each in holders if each.job in known]
     if len(holders) == len(jobs) == 1:
         return f"The other one, {_holds(holders[0], jobs[0], now)}."
-    works = sum(job.last_progress_at is not None and (now - job.last_progress_at).total_seconds() <= WORKS for job in jobs)
+    works = sum(_works(job, now) for job in jobs)
     return f"Of the {len(holders)} others, {works or 'none'} reported progress in the last minute." if jobs else ""
 
 
@@ -117,18 +117,24 @@ def _holds(holder: Holder, job: JobView | None, now: datetime) -> str:
     far = "" if job.fraction is None else percent(job.fraction)
     at = ", ".join(filter(None, (far, f"stage {job.stage}" if job.stage else "")))
     seen = f"{name}, reported progress{f' ({at})' if at else ''} {in_words(ago)} ago"
-    return f"{seen}, so it is slow, and not stuck" if ago <= WORKS else f"{seen}, and none since, so it may be stuck"
+    return f"{seen}, so it is slow, and not stuck" if _works(job, now) else f"{seen}, and none since, so it may be stuck"
 
 
-def relief_of(limit: LimitView, job: JobView | None) -> str:
-    """Return what frees a slot of a full limit, or adds one; ``job``: the oldest that holds it."""
+def relief_of(limit: LimitView, known: Mapping[UUID, JobView], now: datetime) -> str:
+    """Return what frees a slot of a full limit, or adds one. Only a job that may be stuck is one to end: the oldest of those."""
     oldest = oldest_of(limit)
-    look, end = f"holdfast jobs show {_short(oldest.job)}", f"holdfast jobs cancel {_short(oldest.job)}"
-    process = "" if job and job.last_progress_at else process_of(oldest.worker)
-    more = command(limit.scope, limit.limit, concurrency=str(limit.active + 1)).strip("`")
-    return (
-        f"see what the oldest holder has done: {look}; {process}if it is stuck, end it: {end}; or allow one more at once: {more}"
-    )
+    quiet = [each for each in limit.holders if each.job in known and not _works(known[each.job], now)]
+    more = "or allow one more at once: " + command(limit.scope, limit.limit, concurrency=str(limit.active + 1)).strip("`")
+    if oldest.job in known and not quiet:
+        return f"see how far the oldest holder is: holdfast jobs show {_short(oldest.job)}; {more}"
+    doubted = max(quiet, key=lambda each: each.held, default=oldest)
+    short, job = _short(doubted.job), known.get(doubted.job)
+    process = "" if job and job.last_progress_at else process_of(doubted.worker)
+    return f"see what {short} has done: holdfast jobs show {short}; {process}if it is stuck, end it: holdfast jobs cancel {short}; {more}"
+
+
+def _works(job: JobView, now: datetime) -> bool:
+    return job.last_progress_at is not None and (now - job.last_progress_at).total_seconds() <= WORKS
 
 
 def process_of(worker: str) -> str:

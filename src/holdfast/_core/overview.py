@@ -16,7 +16,7 @@ from holdfast._core.error_groups import ErrorList
 from holdfast._core.job import RescueReason, State
 from holdfast._core.limit_causes import is_full
 from holdfast._core.limits import LimitView, Scope, ScopeKind
-from holdfast._core.need_words import MOST_NAMED, fate_of, holder_words, machine_of, named, oldest_of, process_of, relief_of, wait
+from holdfast._core.need_words import MOST_NAMED, fate_of, holder_words, machine_of, named, process_of, relief_of, wait
 from holdfast._core.pauses import pause_of, paused_by
 from holdfast._core.queue_names import unserved
 from holdfast._core.schedule import ScheduleView
@@ -265,7 +265,7 @@ def _limits(seen: Overview, live: set[str]) -> Iterator[Need]:
             text = (
                 f"{scope} is full: {jobs}, and {_behind(limit.scope, seen)}. {holder_words(limit, known, seen.workers, seen.at)}"
             )
-            yield Need(NeedKind.FULL_LIMIT, text, relief_of(limit, known.get(oldest_of(limit).job)), limit.scope.name)
+            yield Need(NeedKind.FULL_LIMIT, text, relief_of(limit, known, seen.at), limit.scope.name)
 
 
 def is_long_full(limit: LimitView) -> bool:
