@@ -119,6 +119,8 @@ def test_waiting_jobs_of_a_task_are_counted_while_no_live_worker_knows_it(monkey
         assert await look() == [3, 0]
         recent.waiting_until = 0.0
         assert await look() == [3, 1]
+        monkeypatch.setattr("holdfast._engine.operators.overview.MOST_LOOKED", 3)
+        assert (await overview(client_of(app.jobs), None, recent)).waiting == {}
         await app.aclose()
 
     asyncio.run(run())

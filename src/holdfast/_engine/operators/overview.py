@@ -124,15 +124,15 @@ async def _rescued(client: Client, counts: Mapping[State, int], recent: Recent) 
 
 
 async def _waiting(client: Client, seen: Overview, counts: Mapping[State, int], recent: Recent) -> Mapping[str, int]:
-    """Return how many jobs are in line of each task to look at, if there is one; nothing where very many jobs wait.
+    """Return how many jobs are in line of each task to look at, if there is one; nothing where very many jobs have not finished.
 
-    It reads each job in line, as the counts of queues do. So where many wait, it does so every 10 s.
+    It reads each of those, as the counts of queues do. So where there are many, it does so every 10 s.
     """
     tasks = tasks_to_count(seen.waiting_tasks, seen.workers, seen.limits)
-    waits, now = sum(counts.get(state, 0) for state in WAITING), seen.at.timestamp()
-    if not tasks or waits > MOST_LOOKED:
+    reads, now = sum(counts.get(state, 0) for state in UNFINISHED), seen.at.timestamp()
+    if not tasks or reads > MOST_LOOKED:
         return {}
-    if waits <= FEW_WAITING or now >= recent.waiting_until or not tasks <= recent.waiting.keys():
+    if reads <= FEW_WAITING or now >= recent.waiting_until or not tasks <= recent.waiting.keys():
         found = await client.counts("task", 1)
         recent.waiting = {task: sum(found.get(task, {}).get(state, 0) for state in WAITING) for task in tasks}
         recent.waiting_until = now + RESCUED_KEPT
