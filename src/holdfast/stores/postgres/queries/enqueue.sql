@@ -3,8 +3,8 @@
 -- :call, one parameter as in enqueue_plain.sql; with a flow, its jobs are members of that workflow, all of them or none is inserted. Its keys are the distinct unique keys of the call, each with the first job that has
 -- it. The job that has a key is computed, never found out by a raised constraint: that would abort the caller's transaction. A key
 -- whose job this statement's snapshot shows is only read. A key that it does not show is inserted, or answered by the job that got it
--- since: see hold_keys in the schema. Neither locks that job's row, so no open transaction of a caller keeps the job from finishing. A key
--- that is held on other terms than until its job finishes is always asked for there, unless the job that has it is enqueued once more.
+-- since: see hold_keys in the schema. Neither locks that job's row, so no open transaction of a caller keeps the job from finishing. Only
+-- a job whose first claim frees its key is locked, while it waits: see holds_key.
 -- Nothing that may be large is joined, because plans are made once, often while all tables are empty.
 -- Lock order: the parent, unique keys in their order.
 WITH asked AS MATERIALIZED (
@@ -43,10 +43,7 @@ wanted AS MATERIALIZED (
     LEFT JOIN LATERAL (
         SELECT keys.job,
         keys.digest FROM holdfast.unique_keys AS keys
-        WHERE keys.task = wanted.task AND keys.key = wanted.key AND CASE
-            WHEN keys.job = wanted.job THEN holdfast.holds_key(keys.job, keys.until, keys.until_started)
-            ELSE keys.until IS NULL AND NOT keys.until_started
-        END
+        WHERE keys.task = wanted.task AND keys.key = wanted.key AND holdfast.holds_key(keys.job, keys.until, keys.until_started)
         LIMIT 1
     ) AS held ON true
 ),
