@@ -16,17 +16,8 @@ from holdfast._engine.client.connections import Connections
 from holdfast._engine.client.handle import Handle, handles_of
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import Event, Events
-from holdfast._engine.operators.audit import Audit
-from holdfast._engine.operators.backup import backup
-from holdfast._engine.operators.errors import Errors
-from holdfast._engine.operators.history import HistoryReads
-from holdfast._engine.operators.limits import Limits
-from holdfast._engine.operators.operators import Jobs, RecoveryRun, Workers
-from holdfast._engine.operators.queues import Queues
-from holdfast._engine.operators.schedules import Schedules
-from holdfast._engine.operators.workflows import Workflows
+from holdfast._engine.operators.access import OperatorAccess
 from holdfast._engine.rows.declaration import RowsDeclarations
-from holdfast._engine.rows.rows import RowsContext
 from holdfast._engine.rows.tables import Tables
 from holdfast._engine.runners.options import RunnerOptions, Runners, has_process_tasks, homes, importable
 from holdfast._engine.store_defaults import has_workflows
@@ -40,8 +31,6 @@ from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.registry import Registry, define, problems_of_names
 from holdfast._engine.tasks.schedules import ScheduleDeclarations
 from holdfast._engine.tasks.task import Task
-from holdfast._engine.workflows.definition import WorkflowDefinition
-from holdfast._engine.workflows.groups import TaskGroup
 from holdfast._engine.workflows.registrar import BlockRegistrar
 from holdfast._ports.backup import Backup
 from holdfast._ports.host import RunnerHost
@@ -58,12 +47,14 @@ if TYPE_CHECKING:  # a program that only enqueues does not load what runs jobs
     from holdfast._engine.embedded.embedded import EmbeddedWorker
     from holdfast._engine.embedded.parts import Parts
     from holdfast._engine.worker.options import WorkerOptions
+    from holdfast._engine.workflows.definition import WorkflowDefinition
+    from holdfast._engine.workflows.groups import TaskGroup
 
 Wrapper = TypeVar("Wrapper", bound=Callable[..., object])
 Subscriber = TypeVar("Subscriber", bound=Callable[[Event], object])
 
 
-class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations, LimitDeclarations, HistoryReads):
+class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations, LimitDeclarations, OperatorAccess):
     """Tasks, and the store their jobs live in. Opens nothing until first used.
 
     >>> app = App("memory://")
@@ -132,16 +123,6 @@ class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations,
         self._listeners: list[Listener] = []
         self._connections = connections_of(self.settings, self.events, self._open_transport)
         self._tables = Tables(open_table)
-        self._surroundings = RowsContext(self.registry, self._tables, self._connections, self.events)
-        self.jobs = Jobs(self._connections.client)
-        self.errors = Errors(self._connections.client)
-        self.audit = Audit(self._connections)
-        self.queues = Queues(self._connections.client)
-        self.limits = Limits(self._connections.client)
-        self.workers = Workers(self._connections.client)
-        self.schedules = Schedules(self._connections)
-        self.workflows = Workflows(self._connections.client)
-        self.recovery = RecoveryRun(self._recover, self._connections.client)
 
     def _register(self, handler: Callable[..., Any], options: dict[str, Any]) -> Task[..., Any, ...]:
         definition = define(handler, **options)
@@ -151,7 +132,7 @@ class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations,
     def _workflow_connections(self) -> Connections:
         return self._connections
 
-    def include(self, group: TaskGroup) -> None:
+    def include(self, group: "TaskGroup") -> None:
         """Take in the tasks of a group, those it gets later too. ``ConfigurationError`` if another App has it."""
         group.join(self.registry, self._connections)
 
@@ -314,6 +295,8 @@ class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations,
 
     async def abackup(self, path: str | os.PathLike[str]) -> Backup:
         """Copy the store, which may be in use, to a new file, and verify the copy. ``Unsupported`` if the store is not a file."""
+        from holdfast._engine.operators.backup import backup
+
         return await backup(self._connections.store, path)
 
     async def aclose(self) -> None:
@@ -380,13 +363,17 @@ class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations,
         return await recover(self._connections, self.settings, self.events, SystemHost(), switches, now=now)
 
 
-def task_of(app: App, name: str) -> Task[..., Any, ...] | WorkflowDefinition[..., Any] | None:
+def task_of(app: App, name: str) -> "Task[..., Any, ...] | WorkflowDefinition[..., Any] | None":
     """Return the App's task or workflow of that name, or None."""
     known = app.registry.get(name)
     if known is None:
         return None
     task: Task[..., Any, ...] = Task(known, app._connections)
-    return task if known.workflow is None else WorkflowDefinition(task)
+    if known.workflow is None:
+        return task
+    from holdfast._engine.workflows.definition import WorkflowDefinition
+
+    return WorkflowDefinition(task)
 
 
 def tables_of(app: App) -> Tables:

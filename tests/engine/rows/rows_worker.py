@@ -8,8 +8,8 @@ from uuid import UUID
 from holdfast._core.record import JobRecord
 from holdfast._core.table_spec import RowsSettings
 from holdfast._engine.client.client import Client
-from holdfast._engine.rows.declaration import settings_of
 from holdfast._engine.rows.rows import Rows, RowsContext
+from holdfast._engine.rows.settings import settings_of
 from holdfast._engine.rows.tables import Tables
 from proof.stores.memory_table import MemoryTable
 from tests.engine.support import LEASE, Bench, Flaky

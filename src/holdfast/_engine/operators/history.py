@@ -1,43 +1,11 @@
-"""``app.history()``: what workers did in the last day, in steps."""
+"""For ``app.history()``: what workers did in the last day, in steps."""
 
 from datetime import datetime, timedelta
 
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.history import HISTORY_RETENTION, MINUTE, MOST_MINUTES, By, History, aligned, folded
 from holdfast._engine.client.client import Client
-from holdfast._engine.client.connections import Connections
 from holdfast.errors import ConfigurationError
-from holdfast.sync import blocking
-
-
-class HistoryReads:
-    """The part of an App that reads the history."""
-
-    _connections: Connections
-
-    async def ahistory(
-        self,
-        *,
-        since: datetime | Duration = "1h",
-        until: datetime | None = None,
-        step: Duration = "1m",
-        queue: str | None = None,
-        task: str | None = None,
-        by: By | None = None,
-    ) -> History:
-        """Return what workers did in each step: attempts per second, rescues, waiting and running times, slots in use.
-
-        ``since``: a time, or for how long before ``until``; the store remembers 24 hours. A minute is complete some seconds after its
-        end, so ``until`` is the last full step if left out. ``step``: whole minutes. ``by``: the same for each ``"queue"`` or ``"task"``.
-        ``Unsupported`` if the store keeps no history.
-
-        >>> [step.rate for step in app.history(since="3m").steps]  # doctest: +SKIP
-        [41.8, 40.2, 42.0]
-        """
-        client = self._connections.client()
-        return await read_history(client, since=since, until=until, step=step, queue=queue, task=task, by=by)
-
-    history = blocking(ahistory)
 
 
 async def read_history(

@@ -3,14 +3,17 @@
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from holdfast._core.postgres_url import public_url
-from holdfast._core.table_spec import RowsSettings, TableSpec
 from holdfast._forks import Forked, Lock, register
-from holdfast._ports.table import Table
 from holdfast.errors import ConfigurationError, Unsupported
 
-OpenTable = Callable[[str, TableSpec], Table]
+if TYPE_CHECKING:  # an App holds `Tables` from the start, and most have no table
+    from holdfast._core.table_spec import RowsSettings, TableSpec
+    from holdfast._ports.table import Table
+
+OpenTable = Callable[[str, "TableSpec"], "Table"]
 
 
 class Tables(Forked):
@@ -24,7 +27,7 @@ class Tables(Forked):
         self._inherited: list[object] = []
         register(self)
 
-    def of(self, settings: RowsSettings) -> Table:
+    def of(self, settings: "RowsSettings") -> "Table":
         """Return the table. ``ConfigurationError`` when its driver is not installed."""
         with self._lock:
             table = self._opened.get(settings)
@@ -32,7 +35,7 @@ class Tables(Forked):
                 table = self._opened[settings] = self._open_table(settings.url, settings.watch)
             return table
 
-    async def verified(self, settings: RowsSettings) -> Table:
+    async def verified(self, settings: "RowsSettings") -> "Table":
         """Return the table once it has been inspected; ``ConfigurationError`` with every problem found."""
         table = self.of(settings)
         if settings not in self._verified:
@@ -56,6 +59,6 @@ class Tables(Forked):
         self._lock, self._opened = threading.Lock(), {}
 
 
-def no_tables(url: str, watch: TableSpec) -> Table:
+def no_tables(url: str, watch: "TableSpec") -> "Table":
     """Refuse to open a table, in a supervisor that was started without a way to open any."""
     raise Unsupported(f"rows {watch.name}: this process has no way to open tables of {public_url(url)}")

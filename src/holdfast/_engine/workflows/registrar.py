@@ -1,23 +1,28 @@
 """``@app.workflow``, and ``app.workflow("name")`` for a graph that is built in place."""
 
+from __future__ import annotations
+
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
-from holdfast._core.durations import Duration
 from holdfast._core.payload import encode_payload
-from holdfast._engine.client.connections import Connections
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.registry import Registry, problems_of_names
 from holdfast._engine.tasks.task import Task
-from holdfast._engine.workflows.block import WorkflowBlock
-from holdfast._engine.workflows.builder import Workflow
-from holdfast._engine.workflows.definition import WorkflowDefinition
-from holdfast._engine.workflows.failure_policy import PolicyName
-from holdfast._engine.workflows.node import Node
 from holdfast._engine.workflows.settings import MOST_NODES, RETENTION, define_workflow, policy_of, settings_of
 from holdfast.errors import ConfigurationError
+
+if TYPE_CHECKING:  # an App is loaded without what builds graphs
+    from collections.abc import Callable, Mapping, Sequence
+
+    from holdfast._core.durations import Duration
+    from holdfast._engine.client.connections import Connections
+    from holdfast._engine.workflows.block import WorkflowBlock
+    from holdfast._engine.workflows.builder import Workflow
+    from holdfast._engine.workflows.definition import WorkflowDefinition
+    from holdfast._engine.workflows.failure_policy import PolicyName
+    from holdfast._engine.workflows.node import Node
 
 Payload = ParamSpec("Payload")
 Result = TypeVar("Result")
@@ -154,6 +159,8 @@ class BlockRegistrar(WorkflowRegistrar):
         max_nodes: int = MOST_NODES,
         **options: Any,
     ) -> WorkflowBlock:
+        from holdfast._engine.workflows.block import WorkflowBlock
+
         problems = problems_of_names(name, "-", 0)
         settings = settings_of(problems, on_failure=on_failure, deadline=deadline, max_nodes=max_nodes)
         policy = policy_of(problems, retention)
@@ -168,6 +175,8 @@ class BlockRegistrar(WorkflowRegistrar):
         return WorkflowBlock(root, settings, connections)
 
     def _register_workflow(self, function: Callable[..., Any], options: dict[str, Any]) -> WorkflowDefinition[..., Any]:
+        from holdfast._engine.workflows.definition import WorkflowDefinition
+
         definition = define_workflow(function, **options)
         self.registry.add(definition)
         return WorkflowDefinition(Task(definition, self._workflow_connections()))
