@@ -1,5 +1,7 @@
 """The composition root: App wires store, transport, clock and host. The only file that knows all packages."""
 
+from __future__ import annotations
+
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -8,11 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec import structs
 
-from holdfast._core.answers import Check, Pruned
-from holdfast._core.durations import Duration
 from holdfast._core.payload import encode_payload
-from holdfast._core.view import Rescued
-from holdfast._engine.client.connections import Connections
 from holdfast._engine.client.handle import Handle, handles_of
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import Event, Events
@@ -20,7 +18,6 @@ from holdfast._engine.operators.access import OperatorAccess
 from holdfast._engine.rows.declaration import RowsDeclarations
 from holdfast._engine.rows.tables import Tables
 from holdfast._engine.runners.options import RunnerOptions, Runners, has_process_tasks, homes, importable
-from holdfast._engine.store_defaults import has_workflows
 from holdfast._engine.tasks.around import around
 from holdfast._engine.tasks.around_enqueue import enqueued_within
 from holdfast._engine.tasks.decorator import TaskRegistrar
@@ -32,23 +29,27 @@ from holdfast._engine.tasks.registry import Registry, define, problems_of_names
 from holdfast._engine.tasks.schedules import ScheduleDeclarations
 from holdfast._engine.tasks.task import Task
 from holdfast._engine.workflows.registrar import BlockRegistrar
-from holdfast._ports.backup import Backup
-from holdfast._ports.host import RunnerHost
-from holdfast._ports.store import HasRoles, Store
-from holdfast._ports.transport import Transport
 from holdfast.errors import ConfigurationError, Unsupported
 from holdfast.opening import connections_of, open_store, open_table, open_transport, scheme_of
 from holdfast.settings import RecoverySwitches, Settings, problems_of_url
 from holdfast.sync import blocking
-from holdfast.transports.inprocess import InProcessTransport, Listener
 
 if TYPE_CHECKING:  # a program that only enqueues does not load what runs jobs
+    from holdfast._core.answers import Check, Pruned
+    from holdfast._core.durations import Duration
     from holdfast._core.overview import Overview
+    from holdfast._core.view import Rescued
+    from holdfast._engine.client.connections import Connections
     from holdfast._engine.embedded.embedded import EmbeddedWorker
     from holdfast._engine.embedded.parts import Parts
     from holdfast._engine.worker.options import WorkerOptions
     from holdfast._engine.workflows.definition import WorkflowDefinition
     from holdfast._engine.workflows.groups import TaskGroup
+    from holdfast._ports.backup import Backup
+    from holdfast._ports.host import RunnerHost
+    from holdfast._ports.store import Store
+    from holdfast._ports.transport import Transport
+    from holdfast.transports.inprocess import Listener
 
 Wrapper = TypeVar("Wrapper", bound=Callable[..., object])
 Subscriber = TypeVar("Subscriber", bound=Callable[[Event], object])
@@ -81,7 +82,7 @@ class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations,
         schema: str = "holdfast",
         pooler: Literal["transaction"] | None = None,
         imports: Sequence[str] = (),
-        lifespan: "Callable[[App], AbstractAsyncContextManager[Any]] | None" = None,
+        lifespan: Callable[[App], AbstractAsyncContextManager[Any]] | None = None,
         runners: Runners | None = None,
         recovery: RecoverySwitches | None = None,
         beat_history: Duration = "24h",
@@ -132,7 +133,7 @@ class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations,
     def _workflow_connections(self) -> Connections:
         return self._connections
 
-    def include(self, group: "TaskGroup") -> None:
+    def include(self, group: TaskGroup) -> None:
         """Take in the tasks of a group, those it gets later too. ``ConfigurationError`` if another App has it."""
         group.join(self.registry, self._connections)
 
@@ -204,7 +205,7 @@ class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations,
         queues: Sequence[str] | None = None,
         prefetch: int | None = None,
         prefetch_time: Duration = "100ms",
-    ) -> "EmbeddedWorker":
+    ) -> EmbeddedWorker:
         """Run a worker inside the running event loop, from entry to exit, for web applications and the like.
 
         At exit the worker drains: running jobs get the App's ``grace``. A separate thread renews the lease, so a blocked loop
@@ -239,6 +240,7 @@ class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations,
         from holdfast._engine.embedded.parts import options_of
         from holdfast._engine.embedded.run_due import RunDue
         from holdfast._engine.rows.scheduler import enqueue_all_runs
+        from holdfast._engine.store_defaults import has_workflows
         from holdfast._engine.supervisor.declared_limits import store_declared
         from holdfast._engine.supervisor.scheduler import fire_due
 
@@ -266,6 +268,8 @@ class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations,
         >>> app.create_roles()  # doctest: +SKIP
         ('holdfast_enqueue', 'holdfast_work', 'holdfast_read', 'holdfast_own')
         """
+        from holdfast._ports.store import HasRoles
+
         store = self._connections.store
         if not isinstance(store, HasRoles):
             raise Unsupported(f"the {store.capabilities.name} store has no users, and so no roles")
@@ -279,7 +283,7 @@ class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations,
         hints = await check_transport(self._open_transport, self.settings, self._connections.chance.uuid4())
         return (*found, *hints, *await check_rows(self.watches.values()))
 
-    async def aoverview(self) -> "Overview":
+    async def aoverview(self) -> Overview:
         """Return what the store shows now, and what you should do about it: ``needs``, the most urgent first.
 
         >>> for need in app.overview().needs: print(need.text, need.step)  # doctest: +SKIP
@@ -319,7 +323,7 @@ class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations,
         self._connections.move(settings)
         self.settings = settings
 
-    def _parts(self, options: "WorkerOptions", open_store: Callable[[Settings], Store]) -> "Parts":
+    def _parts(self, options: WorkerOptions, open_store: Callable[[Settings], Store]) -> Parts:
         from holdfast._engine.embedded.parts import Parts
         from holdfast._system.host import SystemHost
 
@@ -349,7 +353,11 @@ class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations,
 
     def _open_transport(self, settings: Settings) -> Transport:
         is_inside = scheme_of(settings.url) == "memory" and settings.transport is None
-        return InProcessTransport(self._listeners) if is_inside else open_transport(settings)
+        if not is_inside:
+            return open_transport(settings)
+        from holdfast.transports.inprocess import InProcessTransport
+
+        return InProcessTransport(self._listeners)
 
     def _another_store(self, settings: Settings) -> Store:
         """Open the store once more, with separate connections, where a store has connections."""
@@ -363,7 +371,7 @@ class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations,
         return await recover(self._connections, self.settings, self.events, SystemHost(), switches, now=now)
 
 
-def task_of(app: App, name: str) -> "Task[..., Any, ...] | WorkflowDefinition[..., Any] | None":
+def task_of(app: App, name: str) -> Task[..., Any, ...] | WorkflowDefinition[..., Any] | None:
     """Return the App's task or workflow of that name, or None."""
     known = app.registry.get(name)
     if known is None:

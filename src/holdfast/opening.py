@@ -1,29 +1,27 @@
 """What the settings name, opened: store, transport, the users' tables. Drivers are loaded only here, when they are needed."""
 
+from __future__ import annotations
+
 import os
 import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
-from holdfast._core import broker_url, mongo_url
-from holdfast._core.broker_url import BrokerUrl
-from holdfast._core.bucket_url import SCHEMES as BUCKETS
-from holdfast._core.bucket_url import BucketUrl
-from holdfast._core.postgres_url import public_url
-from holdfast._core.table_spec import TableSpec
-from holdfast._core.transport_url import CHANGES, TransportUrl, listens, tails
+from holdfast._core.schemes import BROKERS, BUCKETS, MONGO
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.events import Events
-from holdfast._ports.clock import Clock
-from holdfast._ports.store import Store
-from holdfast._ports.table import Table
-from holdfast._ports.transport import Transport
 from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.databases.wrapped import after_commit
 from holdfast.errors import MissingExtra
 from holdfast.settings import Settings, stream_of
 
 if TYPE_CHECKING:
+    from holdfast._core.table_spec import TableSpec
+    from holdfast._core.transport_url import TransportUrl
+    from holdfast._ports.clock import Clock
+    from holdfast._ports.store import Store
+    from holdfast._ports.table import Table
+    from holdfast._ports.transport import Transport
     from holdfast.stores.postgres.store import PostgresStore
 
 
@@ -54,18 +52,18 @@ def open_store(settings: Settings, clock: Clock | None = None) -> Store:
         from holdfast.stores.sqlite.store import SqliteStore
 
         return SqliteStore(_path(settings.url), clock=clock, chance=SystemRandomness(), process=SystemHost().process())
-    if scheme in broker_url.SCHEMES:
+    if scheme in BROKERS:
         return _open_remote(settings.url)
     if scheme in BUCKETS:
         return _open_bucket(settings)
-    if scheme in mongo_url.SCHEMES:
+    if scheme in MONGO:
         return _open_mongo(settings)
     return _open_postgres(settings)
 
 
 def _open_bucket(settings: Settings) -> Store:
     clock, chance = SystemClock(), SystemRandomness()
-    if BucketUrl.of(settings.url).broker == "never":
+    if not _has_broker(settings.url):
         from holdfast.stores.objects.store import ObjectStore
 
         return ObjectStore(settings.url, clock=clock, chance=chance)
@@ -80,16 +78,17 @@ def _open_remote(url: str) -> Store:
     except ModuleNotFoundError as error:
         raise _missing(error, "remote") from error
     servers, token, certificate = _broker_of(url)
-    return cast(Store, RemoteStore(servers, token=token, chance=SystemRandomness(), certificate=certificate))
+    return cast("Store", RemoteStore(servers, token=token, chance=SystemRandomness(), certificate=certificate))
 
 
 def _broker_of(url: str) -> tuple[Sequence[str], str | None, str | None]:
     """Return the brokers' URLs, and the token and the certificate for them."""
-    servers = BrokerUrl.of(url).servers
-    return servers, os.environ.get("HOLDFAST_TOKEN"), os.environ.get("HOLDFAST_CLIENT_CERT")
+    from holdfast._core.broker_url import BrokerUrl
+
+    return BrokerUrl.of(url).servers, os.environ.get("HOLDFAST_TOKEN"), os.environ.get("HOLDFAST_CLIENT_CERT")
 
 
-def _open_postgres(settings: Settings) -> "PostgresStore":
+def _open_postgres(settings: Settings) -> PostgresStore:
     from holdfast._system.host import SystemHost
 
     try:
@@ -131,6 +130,10 @@ def open_table(url: str, watch: TableSpec) -> Table:
 
 def open_transport(settings: Settings) -> Transport:
     """Open the transport by which workers that share the URL's store learn of work; drivers are loaded only now."""
+    if settings.transport is None and scheme_of(settings.url) == "sqlite" and hasattr(socket, "AF_UNIX"):
+        return _open_local(settings)  # Windows has none: workers poll
+    from holdfast._core.transport_url import CHANGES, TransportUrl, listens, tails
+
     address = None if settings.transport is None else TransportUrl.of(settings.transport)
     if address is not None and address.kind == "nats":
         return _open_nats(address, settings)
@@ -138,18 +141,26 @@ def open_transport(settings: Settings) -> Transport:
         return _open_listening(settings)
     if tails(settings.url, address):
         return _open_tailing(settings, follows_changes=address is not None and address.kind == CHANGES)
-    if address is None and scheme_of(settings.url) == "sqlite" and hasattr(socket, "AF_UNIX"):  # Windows has none: workers poll
-        from holdfast._system.host import SystemHost
-        from holdfast.transports.local import LocalTransport
-
-        return LocalTransport(_path(settings.url), SystemHost().process())
-    if address is None and scheme_of(settings.url) in broker_url.SCHEMES:
+    if address is None and scheme_of(settings.url) in BROKERS:
         return _open_broker_hints(settings.url)
-    if address is None and scheme_of(settings.url) in BUCKETS and BucketUrl.of(settings.url).broker != "never":
+    if address is None and scheme_of(settings.url) in BUCKETS and _has_broker(settings.url):
         return _open_leader_hints(settings.url)
     from holdfast.transports.polling import PollingTransport
 
     return PollingTransport()
+
+
+def _has_broker(url: str) -> bool:
+    from holdfast._core.bucket_url import BucketUrl
+
+    return BucketUrl.of(url).broker != "never"
+
+
+def _open_local(settings: Settings) -> Transport:
+    from holdfast._system.host import SystemHost
+    from holdfast.transports.local import LocalTransport
+
+    return LocalTransport(_path(settings.url), SystemHost().process())
 
 
 def _open_nats(address: TransportUrl, settings: Settings) -> Transport:
@@ -162,6 +173,7 @@ def _open_nats(address: TransportUrl, settings: Settings) -> Transport:
 
 
 def _open_leader_hints(url: str) -> Transport:
+    from holdfast._core.bucket_url import BucketUrl
     from holdfast.databases.buckets.opening import open_bucket
     from holdfast.stores.objects.leader_look import LeaderLook
     from holdfast.transports.leader import LeaderTransport
@@ -182,6 +194,8 @@ def _open_broker_hints(url: str) -> Transport:
 
 
 def _open_listening(settings: Settings) -> Transport:
+    from holdfast._core.postgres_url import public_url
+
     connect, name = _open_postgres(settings).connect, public_url(settings.url)  # which names a driver that is not installed
     from holdfast.transports.postgres import PostgresTransport
 

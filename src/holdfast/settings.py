@@ -7,13 +7,10 @@ from typing import Final, Literal, Self
 
 from msgspec import Struct
 
-from holdfast._core import broker_url, mongo_url
-from holdfast._core import postgres_url as location
-from holdfast._core.bucket_url import SCHEMES as BUCKETS
-from holdfast._core.bucket_url import BucketUrl, problems_of_bucket_url
 from holdfast._core.durations import Duration, seconds
+from holdfast._core.schema_name import problems_of_schema
+from holdfast._core.schemes import BROKERS, BUCKETS, MONGO, POSTGRES
 from holdfast._core.timing import LeaseTiming, problems_of_intervals
-from holdfast._core.transport_url import problems_of_address
 from holdfast.errors import ConfigurationError
 
 
@@ -111,7 +108,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             reader.problems.append(f"reconcile={reconcile!r}: use 'process', 'hostname' or 'off'")
         if not isinstance(recovery, RecoverySwitches | None):
             reader.problems.append(f"recovery={recovery!r}: pass RecoverySwitches(claimed=False, …)")
-        reader.problems += location.problems_of_schema(schema)
+        reader.problems += problems_of_schema(schema)
         life = reader.seconds("ttl", ttl)
         pulse = None if beat is None else reader.seconds("beat", beat)
         slack = None if margin is None else reader.seconds("margin", margin)
@@ -127,7 +124,10 @@ class Settings(Struct, frozen=True, kw_only=True):
         rules += [] if reader.refused("progress_every") else problems_of_progress(every)
         rules += [] if reader.refused("recovery_interval", "poll_interval") else problems_of_intervals(recover, poll)
         rules += [] if reader.refused("ttl", "beat") else problems_of_interval(address, timing)
-        rules += problems_of_address(transport, timing, recover, store=address, pooler=pooler)
+        if transport is not None:
+            from holdfast._core.transport_url import problems_of_address
+
+            rules += problems_of_address(transport, timing, recover, store=address, pooler=pooler)
         if reader.problems or rules:
             raise ConfigurationError([*reader.problems, *rules])
         return cls(
@@ -162,13 +162,12 @@ def problems_of_url(url: str, pooler: str | None = None) -> list[str]:
     if not isinstance(url, str):
         return [f"{url!r} is not a store URL: pass a string such as 'sqlite:///jobs.db'"]
     scheme, found, rest = url.partition("://")
-    if found and scheme in location.SCHEMES:
-        return location.problems_of_location(url, pooler)
-    if found and scheme in broker_url.SCHEMES:
-        return [*problems_of_pooler(pooler), *broker_url.problems_of_broker_url(url)]
-    if found and scheme in (*BUCKETS, *mongo_url.SCHEMES):
-        problems = problems_of_bucket_url(url) if scheme in BUCKETS else mongo_url.problems_of_mongo_url(url)
-        return [*problems, *problems_of_pooler(pooler)]
+    if found and scheme in POSTGRES:
+        from holdfast._core.postgres_url import problems_of_location
+
+        return problems_of_location(url, pooler)
+    if found and scheme in (*BROKERS, *BUCKETS, *MONGO):
+        return [*problems_of_pooler(pooler), *_problems_of_server(url, scheme)]
     if not found or scheme not in ("sqlite", "memory"):
         there_are = (
             "there are sqlite:///relative.db, sqlite:////absolute.db, postgresql://user@host/database, "
@@ -185,9 +184,28 @@ def problems_of_url(url: str, pooler: str | None = None) -> list[str]:
     return problems
 
 
+def _problems_of_server(url: str, scheme: str) -> list[str]:
+    """List what is wrong with the URL of a broker, a bucket or MongoDB."""
+    if scheme in BROKERS:
+        from holdfast._core.broker_url import problems_of_broker_url
+
+        return problems_of_broker_url(url)
+    if scheme in BUCKETS:
+        from holdfast._core.bucket_url import problems_of_bucket_url
+
+        return problems_of_bucket_url(url)
+    from holdfast._core.mongo_url import problems_of_mongo_url
+
+    return problems_of_mongo_url(url)
+
+
 def problems_of_interval(url: str, timing: LeaseTiming) -> list[str]:
     """List what is wrong with the pause between two writes of a bucket: beats would come too late."""
-    if not isinstance(url, str) or url.partition("://")[0] not in BUCKETS or problems_of_bucket_url(url):
+    if not isinstance(url, str) or url.partition("://")[0] not in BUCKETS:
+        return []
+    from holdfast._core.bucket_url import BucketUrl, problems_of_bucket_url
+
+    if problems_of_bucket_url(url):
         return []
     bucket = BucketUrl.of(url)
     if timing.beat >= 4 * bucket.pace:
@@ -205,9 +223,16 @@ def problems_of_pooler(pooler: str | None) -> list[str]:
 
 def public_url(url: str) -> str:
     """Return the URL as it may be logged: without password, token and options. URLs of SQLite and memory stay as they are."""
-    if url.partition("://")[0] in BUCKETS and not problems_of_bucket_url(url):
-        return BucketUrl.of(url).public
-    return url if url.startswith(("sqlite://", "memory://")) else location.public_url(url)
+    if url.startswith(("sqlite://", "memory://")):
+        return url
+    if url.partition("://")[0] in BUCKETS:
+        from holdfast._core.bucket_url import BucketUrl, problems_of_bucket_url
+
+        if not problems_of_bucket_url(url):
+            return BucketUrl.of(url).public
+    from holdfast._core import postgres_url
+
+    return postgres_url.public_url(url)
 
 
 def _without_options(url: str) -> str:
@@ -243,6 +268,8 @@ def stream_of(url: str, schema: str) -> str:
         case "memory":
             return f"{schema}-memory-{os.getpid()}"
         case scheme if scheme in BUCKETS:
+            from holdfast._core.bucket_url import BucketUrl
+
             return f"{schema}-{sha256(BucketUrl.of(url).public.encode()).hexdigest()[:12]}"
         case _:
             return schema

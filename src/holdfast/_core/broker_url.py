@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-SCHEMES = ("http", "https")
+from holdfast._core.schemes import BROKERS
+
 PORT = 7700
 TOKEN = "HOLDFAST_TOKEN"
 """The environment variable that has the token."""
@@ -38,7 +39,7 @@ def problems_of_broker_url(url: str) -> list[str]:
     ["the broker's URL: nothing follows its port; write http://broker:7700 or https://broker-1:7700,broker-2:7700"]
     """
     scheme, _, rest = url.partition("://")
-    if scheme not in SCHEMES:
+    if scheme not in BROKERS:
         return [f"the broker's URL: its scheme is not http or https; write {_LOOKS}"]
     if "@" in rest:
         return [f"the broker's URL: it must not hold a user or a token; set {TOKEN} in the environment"]

@@ -10,12 +10,12 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 from msgspec import Struct
 
 from holdfast._core.durations import seconds
+from holdfast._core.schemes import BUCKETS
 from holdfast._core.write_budget import DAY, LEAST, MINUTE, apart
 
 Scheme = Literal["s3", "gs", "az", "memory-object"]
 Broker = Literal["auto", "require", "never"]
 
-SCHEMES = ("s3", "gs", "az", "memory-object")
 _LOOKS = "s3://bucket/prefix?region=eu-central-1, gs://bucket/prefix, az://account/container/prefix or memory-object://name"
 _BROKER = ("auto", "require", "never")
 _WRITES = {"writes_per_minute": MINUTE, "writes_per_day": DAY}
@@ -125,8 +125,8 @@ def problems_of_bucket_url(url: str) -> list[str]:
         parts = urlsplit(url)
     except ValueError:
         return [f"the bucket's URL cannot be read; write {_LOOKS}"]
-    if parts.scheme not in SCHEMES or not url.startswith(f"{parts.scheme}://"):
-        return [f"the bucket's URL: its scheme is not one of {', '.join(SCHEMES)}; write {_LOOKS}"]
+    if parts.scheme not in BUCKETS or not url.startswith(f"{parts.scheme}://"):
+        return [f"the bucket's URL: its scheme is not one of {', '.join(BUCKETS)}; write {_LOOKS}"]
     if "@" in url:
         # The checks below would show a part of the secret.
         return [f"the bucket's URL: it must not hold a user, a key or a secret; {_CREDENTIALS[parts.scheme]}"]

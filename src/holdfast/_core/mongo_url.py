@@ -10,9 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from msgspec import Struct
 
 from holdfast._core.postgres_url import public_url
-
-_BY_NAME_SERVER = "mongodb+srv"
-SCHEMES = ("mongodb", _BY_NAME_SERVER)
+from holdfast._core.schemes import MONGO, MONGO_BY_NAME_SERVER
 
 _LOOKS = "mongodb://user:password@host:27017/database?replicaSet=rs0, more hosts after commas"
 _DATABASE = re.compile(r"[^\0/\\ .\"$*<>:|?]{1,63}")
@@ -42,7 +40,7 @@ class MongoUrl(Struct, frozen=True):
         ('db1', 'db2:27018')
         """
         parts = urlsplit(self.url)
-        return () if parts.scheme == _BY_NAME_SERVER else tuple(parts.netloc.rpartition("@")[2].split(","))
+        return () if parts.scheme == MONGO_BY_NAME_SERVER else tuple(parts.netloc.rpartition("@")[2].split(","))
 
     @property
     def replica_set(self) -> str | None:
@@ -62,7 +60,7 @@ class MongoUrl(Struct, frozen=True):
         """
         parts = urlsplit(self.url)
         options = [each for each in parts.query.split("&") if each.lower().startswith(("tls", "ssl"))]
-        if parts.scheme == _BY_NAME_SERVER and not options:
+        if parts.scheme == MONGO_BY_NAME_SERVER and not options:
             options = ["tls=true"]
         return f"mongodb://{host}/?{'&'.join(('directConnection=true', *options))}"
 
@@ -78,7 +76,7 @@ def problems_of_mongo_url(url: str) -> list[str]:
     if before.count("@") > 1:
         return ["the store's URL: in a user or password write @ as %40, / as %2F, ? as %3F and # as %23"]
     public = public_url(url)
-    if scheme not in SCHEMES or "#" in rest or not before.rpartition("@")[2].partition("/")[0]:
+    if scheme not in MONGO or "#" in rest or not before.rpartition("@")[2].partition("/")[0]:
         return [f"{public!r}: write {_LOOKS}"]
     if not (database := _database(url)):
         return [f"{public!r}: name a database behind the hosts, such as {public.partition('?')[0].rstrip('/')}/holdfast"]

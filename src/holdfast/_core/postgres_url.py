@@ -3,13 +3,13 @@
 It is read without any driver, so that a wrong URL is reported as a problem of the settings.
 """
 
-import re
 from typing import Self
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from msgspec import Struct
 
-SCHEMES = ("postgresql", "postgres")
+from holdfast._core.schemes import POSTGRES
+
 CONNECT_TIMEOUT = 10.0
 
 _LOOKS = "postgresql://user:password@host:5432/database, more hosts after commas, options such as sslmode=require after a ?"
@@ -17,9 +17,6 @@ _OURS = frozenset({"connect_timeout", "pooler"})
 # The store does itself, or not at all, what libpq does with these options; the driver would send them to the server as settings.
 _LEFT_OUT = frozenset({"channel_binding", "client_encoding", "gssencmode", "keepalives", "keepalives_idle", "sslcompression"})
 _LEFT_OUT |= {"keepalives_interval", "keepalives_count", "tcp_user_timeout", "load_balance_hosts", "fallback_application_name"}
-
-
-_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
 class PostgresUrl(Struct, frozen=True):
@@ -52,19 +49,6 @@ class PostgresUrl(Struct, frozen=True):
         )
 
 
-def problems_of_schema(schema: object) -> list[str]:
-    """Return what is wrong with the name of a schema. Only Holdfast may use the schema: it drops old partitions by their names.
-
-    >>> problems_of_schema("public")
-    ["schema='public': others keep tables there; use one of its own, such as 'holdfast'"]
-    """
-    if not isinstance(schema, str) or not _SCHEMA.fullmatch(schema):
-        return [f"schema={schema!r}: use 1 to 63 of a-z, 0-9 and _, and no digit first"]
-    if schema in ("public", "information_schema") or schema.startswith("pg_"):
-        return [f"schema={schema!r}: others keep tables there; use one of its own, such as 'holdfast'"]
-    return []
-
-
 def problems_of_location(url: str, pooler: str | None = None) -> list[str]:
     """Return what is wrong with a URL, naming the remedy and no password."""
     try:
@@ -75,7 +59,7 @@ def problems_of_location(url: str, pooler: str | None = None) -> list[str]:
         # The checks below would show a part of the password.
         return ["the store's URL: in a user or password write @ as %40, / as %2F, ? as %3F and # as %23"]
     public = public_url(url)
-    if parts.scheme not in SCHEMES or not url.startswith(f"{parts.scheme}://") or parts.fragment:
+    if parts.scheme not in POSTGRES or not url.startswith(f"{parts.scheme}://") or parts.fragment:
         return [f"{public!r}: write {_LOOKS}"]
     found = []
     for host in parts.netloc.rpartition("@")[2].split(","):
@@ -112,5 +96,5 @@ def public_url(url: str) -> str:
         return f"{scheme}{found}…"
     who, at, place = before.rpartition("@")
     user, colon, _ = who.partition(":")
-    is_token = user and not colon and scheme not in SCHEMES
+    is_token = user and not colon and scheme not in POSTGRES
     return f"{scheme}{found}{'…' if is_token else user}{at}{place.partition('#')[0]}{'?…' if asked else ''}"

@@ -6,9 +6,9 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from msgspec import Struct
 
-from holdfast._core import broker_url, mongo_url
 from holdfast._core import postgres_url as location
 from holdfast._core.durations import seconds
+from holdfast._core.schemes import BROKERS, MONGO, POSTGRES
 from holdfast._core.timing import LeaseTiming
 
 ACK_WAIT = 600.0
@@ -76,12 +76,12 @@ def listens(url: str, address: TransportUrl | None, pooler: str | None) -> bool:
     """Return whether hints use LISTEN; a pooler in transaction mode offers no separate connection to listen on."""
     if address is not None:
         return address.kind == "postgres"
-    return url.partition("://")[0] in location.SCHEMES and not location.PostgresUrl.of(url, pooler).is_pooled
+    return url.partition("://")[0] in POSTGRES and not location.PostgresUrl.of(url, pooler).is_pooled
 
 
 def tails(url: str, address: TransportUrl | None) -> bool:
     """Return whether hints go through a collection of the store's database on MongoDB."""
-    return (address is None or address.kind == CHANGES) and url.partition("://")[0] in mongo_url.SCHEMES
+    return (address is None or address.kind == CHANGES) and url.partition("://")[0] in MONGO
 
 
 def server_of_hints(url: str, transport: str | None, pooler: str | None) -> str:
@@ -93,7 +93,7 @@ def server_of_hints(url: str, transport: str | None, pooler: str | None) -> str:
     address = None if transport is None else TransportUrl.of(transport)
     if address is not None and address.kind == "nats":
         return f"NATS at {address.public}"
-    if address is None and url.partition("://")[0] in broker_url.SCHEMES:
+    if address is None and url.partition("://")[0] in BROKERS:
         return f"the broker at {url}"
     if tails(url, address):
         return f"MongoDB at {location.public_url(url)}"
@@ -109,7 +109,7 @@ def problems_of_address(
     if text == "postgres":
         return _problems_of_listening(store, pooler)
     if text == CHANGES:
-        is_mongo = store.partition("://")[0] in mongo_url.SCHEMES
+        is_mongo = store.partition("://")[0] in MONGO
         return [] if is_mongo else [f"transport={CHANGES!r} needs a mongodb:// store; {SUPPORTED}"]
     if not isinstance(text, str):
         return [f"transport={text!r}: no such transport; {SUPPORTED}"]
@@ -134,7 +134,7 @@ def problems_of_address(
 
 
 def _problems_of_listening(store: str, pooler: str | None) -> list[str]:
-    if not store.startswith(tuple(f"{scheme}://" for scheme in location.SCHEMES)):
+    if not store.startswith(tuple(f"{scheme}://" for scheme in POSTGRES)):
         return [f"transport='postgres' needs a postgresql:// store; {SUPPORTED}"]
     if pooler == "transaction" or "pooler=transaction" in store.partition("?")[2]:
         return ["transport='postgres': a pooler in transaction mode cannot LISTEN; use None, 'poll' or 'nats://host:4222'"]

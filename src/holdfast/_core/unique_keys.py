@@ -1,14 +1,19 @@
 """Which job has a unique key, and for how long."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from holdfast._core.job import FINISHED, Json, State
 from holdfast._core.payload import decode_json
-from holdfast._core.record import JobRecord
+
+if TYPE_CHECKING:
+    from holdfast._core.record import JobRecord
 
 LONGEST_KEY = 200
 """The characters of a unique key at most."""

@@ -1,13 +1,17 @@
 """What every part of the engine works with."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from holdfast._engine.events import Events
-from holdfast._ports.clock import Clock, Randomness
-from holdfast._ports.store import Store
-from holdfast._ports.transport import Transport
+if TYPE_CHECKING:
+    from holdfast._engine.events import Events
+    from holdfast._ports.clock import Clock, Randomness
+    from holdfast._ports.store import Store
+    from holdfast._ports.transport import Transport
 
 
 class Environment(Struct, frozen=True):

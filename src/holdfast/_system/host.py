@@ -1,7 +1,6 @@
 """Real worker processes: each leads a session and has pipes, a guard and an observed death."""
 
 import asyncio
-import faulthandler
 import mmap
 import os
 import signal
@@ -9,7 +8,6 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Sequence
 
@@ -209,6 +207,8 @@ class SystemSupervisorLink:
             limits.append(f"no guard ({problem}): code that blocks this process may run past its lease")
         if not guard.sees_processes():
             limits.append("no /proc: a dead worker's jobs wait for its ttl, and child processes may outlive it")
+        import faulthandler
+
         faulthandler.register(signal.SIGUSR1, file=stacks_fd, all_threads=True, chain=False)
         os.write(stacks_fd, b"\n")  # from now on the signal is safe to send
         cell = cls(SystemChannel(socket.socket(fileno=channel_fd)), mmap.mmap(flags_fd, 2), limits)
@@ -309,6 +309,8 @@ def shared_file(name: str) -> int:
     """Create a file without a name, shared with child processes by its descriptor."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create(name)
+    import tempfile
+
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 

@@ -33,7 +33,7 @@ class MemoryKills:
     def _count(self) -> int:
         for file in self._files():
             try:
-                lines = file.read_text(encoding="ascii", errors="replace").splitlines()
+                lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
             except OSError:
                 continue
             found = [line.partition(" ")[2] for line in lines if line.startswith("oom_kill ")]

@@ -63,7 +63,7 @@ def broker(
     if new_token is not None:
         _print_token(new_token)
         return
-    from holdfast._core.bucket_url import SCHEMES as BUCKETS
+    from holdfast._core.schemes import BUCKETS
     from holdfast.broker.serving import Listening
     from holdfast.http.tokens import Tokens
 

@@ -16,7 +16,8 @@ from holdfast._core.requests import JobFilter
 from holdfast._core.text import shortened
 from holdfast._core.uniqueness import UniqueUntil
 from holdfast._engine.client.announcement import announce
-from holdfast._engine.client.client import Client, require_no_conflict
+from holdfast._engine.client.client import Client
+from holdfast._engine.client.conflicts import require_no_conflict
 from holdfast._engine.client.handle import id_of
 from holdfast._engine.environment import Environment
 from holdfast._engine.tasks.options import Options

@@ -1,7 +1,7 @@
 """Open the table that a URL and a watch name."""
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.postgres_url import SCHEMES
+from holdfast._core.schemes import POSTGRES
 from holdfast._core.table_spec import TableSpec
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.table import Table
@@ -20,7 +20,7 @@ def open_table(
         from holdfast.rows.sqlite.table import SqliteTable  # noqa: PLC0415
 
         return SqliteTable(place.removeprefix("/"), watch, clock=clock, chance=chance, process=process)
-    if scheme in SCHEMES:
+    if scheme in POSTGRES:
         try:
             from holdfast.rows.postgres.table import PostgresTable  # noqa: PLC0415
         except ModuleNotFoundError as error:

@@ -7,7 +7,6 @@ import logging
 import os
 import socket
 import stat
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -147,6 +146,8 @@ def _folder_beside(database: Path) -> Path:
     folder = database.with_name(database.name + "-wake")
     if OPEN_FILES.exists() or len(os.fsencode(folder)) <= LONGEST_FOLDER:
         return folder
+    import tempfile
+
     return Path(tempfile.gettempdir(), f"holdfast-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}")
 
 

@@ -1,13 +1,18 @@
 """What follows a durable enqueue: an event for each job, and hints that wake idle workers."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-from holdfast._core.job import NewJob
-from holdfast._core.workflow import NewFlow
-from holdfast._engine.environment import Environment
 from holdfast._engine.events import EventName
 from holdfast._ports.transport import Hint
+
+if TYPE_CHECKING:
+    from holdfast._core.job import NewJob
+    from holdfast._core.workflow import NewFlow
+    from holdfast._engine.environment import Environment
 
 
 async def announce(environment: Environment, written: Sequence[NewJob]) -> None:

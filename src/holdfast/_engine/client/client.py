@@ -21,7 +21,7 @@ from holdfast._core.steps import MOST_SIGNALS, Signal, SignalAnswer, usable
 from holdfast._core.view import AttemptView, JobView
 from holdfast._engine.client.acting import named
 from holdfast._engine.client.announcement import announce
-from holdfast._engine.client.explaining import explained, with_cause
+from holdfast._engine.client.conflicts import require_no_conflict
 from holdfast._engine.client.following import Following
 from holdfast._engine.client.group_commit import GroupCommit
 from holdfast._engine.client.operator_calls import BATCH as BATCH
@@ -33,7 +33,7 @@ from holdfast._engine.retry import GIVE_UP, Retrier
 from holdfast._engine.store_defaults import steer, steps, worker_history
 from holdfast._ports.store import Store
 from holdfast._ports.transport import Hint
-from holdfast.errors import JobCancelled, JobFailed, JobNotFound, PayloadTooLarge, StoreBusy, UniqueConflict
+from holdfast.errors import JobCancelled, JobFailed, JobNotFound, PayloadTooLarge, StoreBusy
 
 RESULT_PAUSES = (0.005, 0.25)
 HINTED = 64
@@ -129,6 +129,8 @@ class Client(OperatorCalls):
 
     async def explain(self, job: UUID) -> Explanation:
         """Explain why the job is in its state; ``JobNotFound``."""
+        from holdfast._engine.client.explaining import explained
+
         record = await self._record(job)
         return await self._retry("explain", partial(explained, self._store, record, self.now()))
 
@@ -274,6 +276,8 @@ class Client(OperatorCalls):
             record = await self._record(job)
             if PLACE_OF[record.state] is Place.FINISHED:
                 if record.state is State.FAILED:
+                    from holdfast._engine.client.explaining import with_cause
+
                     record = await self._retry("flow", partial(with_cause, self._store, record))
                 result = _result(record)
                 if record.member is not None and record.member.inputs and record.member.is_gate:
@@ -356,15 +360,6 @@ class Client(OperatorCalls):
         ids = tuple(jobs)
         if ids:
             await self._transport.publish([Hint(ids=ids[n : n + HINTED]) for n in range(0, len(ids), HINTED)])
-
-
-def require_no_conflict(jobs: Iterable[NewJob], answer: EnqueueAnswer) -> None:
-    """Raise ``UniqueConflict`` for the first job whose key an unfinished job with another payload has."""
-    for job in jobs:
-        duplicate = answer.duplicates.get(job.id)
-        if duplicate is not None and not duplicate.is_same:
-            message = f"task {job.task}: job {duplicate.job} has the unique key {job.unique_key!r} and another payload"
-            raise UniqueConflict(f"{message}: wait for it, cancel it, or use another key", duplicate.job)
 
 
 def _result(record: JobRecord) -> bytes | None:

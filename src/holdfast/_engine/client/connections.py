@@ -1,20 +1,23 @@
 """What an App has open: one store and one transport per process, and a client per event loop."""
 
+from __future__ import annotations
+
 import asyncio
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast._engine.client.client import Client
-from holdfast._engine.environment import Environment
-from holdfast._engine.events import Events
 from holdfast._forks import Forked, Lock, register
-from holdfast._ports.clock import Clock, Randomness
-from holdfast._ports.store import Store
-from holdfast._ports.transport import Transport
 from holdfast.errors import ConfigurationError
-from holdfast.settings import Settings
+
+if TYPE_CHECKING:
+    from holdfast._engine.client.client import Client
+    from holdfast._engine.events import Events
+    from holdfast._ports.clock import Clock, Randomness
+    from holdfast._ports.store import Store
+    from holdfast._ports.transport import Transport
+    from holdfast.settings import Settings
 
 
 class Connections(Forked):
@@ -56,6 +59,9 @@ class Connections(Forked):
         known = self._clients.get(loop)
         if known is not None:  # each enqueue asks twice, and a lock costs more than all the rest of it
             return known
+        from holdfast._engine.client.client import Client
+        from holdfast._engine.environment import Environment
+
         store, transport = self._open()
         with self._lock:
             if loop not in self._clients:

@@ -1,15 +1,20 @@
 """Jobs that callers of one event loop follow: one read at a time of each job, for all of its followers."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.job import PLACE_OF, Place
-from holdfast._core.view import JobView
-from holdfast._ports.clock import Clock
 from holdfast.errors import ConfigurationError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from holdfast._core.view import JobView
+    from holdfast._ports.clock import Clock
 
 SHORTEST = 0.1
 """Seconds between two looks at a job, at least."""
@@ -55,7 +60,7 @@ class Following:
             if not followed.followers:
                 self._forget(job, followed)
 
-    async def _read_while_followed(self, job: UUID, followed: "_Followed") -> None:
+    async def _read_while_followed(self, job: UUID, followed: _Followed) -> None:
         while True:
             view, error = followed.view, None  # type: JobView | None, Exception | None
             try:
@@ -73,7 +78,7 @@ class Following:
                 return
             await self._clock.sleep(followed.every)
 
-    def _forget(self, job: UUID, followed: "_Followed") -> None:
+    def _forget(self, job: UUID, followed: _Followed) -> None:
         if self._followed.get(job) is followed:
             del self._followed[job]
         if followed.reading is not None and not followed.followers:

@@ -1,16 +1,21 @@
 """Concurrent single enqueues share a commit: those that come while a write is on its way leave together with the next."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.identity import enqueue_call_id
-from holdfast._core.job import NewJob
 from holdfast._engine.client.announcement import announce
-from holdfast._engine.environment import Environment
+
+if TYPE_CHECKING:
+    from holdfast._core.answers import EnqueueAnswer
+    from holdfast._core.job import NewJob
+    from holdfast._engine.environment import Environment
 
 SHARED_COMMIT = 1000
 

@@ -1,23 +1,27 @@
 """What an enqueue returns: a job by its id, to read, wait for, cancel or run again."""
 
+from __future__ import annotations
+
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Generic
 from uuid import UUID
 
-from holdfast._core.answers import Duplicate, EnqueueAnswer
 from holdfast._core.durations import Duration, seconds
-from holdfast._core.job import Json, NewJob, State
-from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
 from holdfast._core.payload import decode_json
-from holdfast._core.view import JobView
-from holdfast._engine.client.client import Client, require_no_conflict
+from holdfast._engine.client.conflicts import require_no_conflict
 from holdfast._engine.client.following import pause_of
 from holdfast.errors import JobNotFound, UniqueConflict
 from holdfast.sync import blocking, iterated, refuse_inside_loop
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # Python before 3.13 has no defaults of type variables
+
+    from holdfast._core.answers import Duplicate, EnqueueAnswer
+    from holdfast._core.job import Json, NewJob, State
+    from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
+    from holdfast._core.view import JobView
+    from holdfast._engine.client.client import Client
 
     Result = TypeVar("Result", covariant=True, default=Json)
 else:
@@ -57,7 +61,7 @@ class Handle(Generic[Result]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.id)!r})"
 
-    def plain(self) -> "Handle":
+    def plain(self) -> Handle:
         """Return a handle of the same job whose result is plain JSON.
 
         >>> analyze.enqueue(repo_url="…").plain().result()  # doctest: +SKIP
@@ -69,7 +73,7 @@ class Handle(Generic[Result]):
         """Return the job now, with its attempts; ``JobNotFound`` once its retention has passed."""
         return await self._connect().get(self.id)
 
-    async def aresult(self: "Handle[Value | Retry | Snooze | Cancel | Fail]", timeout: Duration | None = None) -> Value:
+    async def aresult(self: Handle[Value | Retry | Snooze | Cancel | Fail], timeout: Duration | None = None) -> Value:
         """Wait for the result, and return it with the type that the task's function is annotated with.
 
         Raises ``JobFailed``, ``JobCancelled``, ``JobNotFound``, ``TimeoutError`` after ``timeout``, or ``ResultInvalid`` for a stored
@@ -78,7 +82,7 @@ class Handle(Generic[Result]):
         result: Value = await self._connect().result(self.id, None if timeout is None else seconds(timeout), self._read)
         return result
 
-    def result(self: "Handle[Value | Retry | Snooze | Cancel | Fail]", timeout: Duration | None = None) -> Value:
+    def result(self: Handle[Value | Retry | Snooze | Cancel | Fail], timeout: Duration | None = None) -> Value:
         """Wait in this thread for the job's end, and return its result with the type that the task's function is annotated with.
 
         Raises ``JobFailed``, ``JobCancelled``, ``JobNotFound``, ``ResultInvalid``, and ``TimeoutError`` after ``timeout``; in an event

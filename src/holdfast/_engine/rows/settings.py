@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from holdfast._core.bucket_url import SCHEMES as BUCKETS
 from holdfast._core.durations import seconds
+from holdfast._core.schemes import BUCKETS
 from holdfast._core.table_problems import problems_of_watch
 from holdfast._core.table_spec import RowsSettings, TableSpec
 from holdfast._engine.tasks.registry import problems_of_names

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from holdfast._core.postgres_url import public_url
 from holdfast._forks import Forked, Lock, register
 from holdfast.errors import ConfigurationError, Unsupported
 
@@ -61,4 +60,6 @@ class Tables(Forked):
 
 def no_tables(url: str, watch: "TableSpec") -> "Table":
     """Refuse to open a table, in a supervisor that was started without a way to open any."""
+    from holdfast._core.postgres_url import public_url
+
     raise Unsupported(f"rows {watch.name}: this process has no way to open tables of {public_url(url)}")

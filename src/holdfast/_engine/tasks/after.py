@@ -1,5 +1,7 @@
 """What a caller lets a job wait for: jobs that exist already, and how many of them must succeed."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Literal
 from uuid import UUID

@@ -1,16 +1,21 @@
 """``@app.around_enqueue``: code around every enqueue, in the caller, which may change the job before it is written."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from msgspec import structs
 
 from holdfast._core.headers import headers_from
-from holdfast._core.job import Json, NewJob
 from holdfast._core.payload import decode_json
 from holdfast._engine.tasks.around import Around, Passing
 from holdfast._engine.tasks.options import Options
+
+if TYPE_CHECKING:
+    from holdfast._core.job import Json, NewJob
 
 
 class NewJobView:

@@ -1,5 +1,7 @@
 """Many jobs of one call: an iterator is read, encoded and written a chunk at a time, while earlier chunks are under way."""
 
+from __future__ import annotations
+
 import asyncio
 from collections import deque
 from collections.abc import (
@@ -18,11 +20,13 @@ from concurrent.futures import Future, wait
 from contextlib import aclosing, suppress
 from itertools import islice
 from types import coroutine
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from holdfast._core.job import NewJob
 from holdfast._engine.client.handle import Handle
 from holdfast.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from holdfast._core.job import NewJob
 
 CHUNK: Final = 2_000
 """The jobs of one write, of payloads that an iterator yields."""
@@ -113,7 +117,7 @@ def chunks(payloads: Payloads, chunk: Chunk) -> Iterator[list[NewJob]]:
         yield jobs
 
 
-async def achunks(payloads: "Payloads | AsyncIterable[Mapping[str, object]]", chunk: Chunk) -> AsyncGenerator[list[NewJob], None]:
+async def achunks(payloads: Payloads | AsyncIterable[Mapping[str, object]], chunk: Chunk) -> AsyncGenerator[list[NewJob], None]:
     """Yield the jobs of each write; the event loop gets a turn after each slice of payloads."""
     source = payloads.__aiter__() if isinstance(payloads, AsyncIterable) else iter(payloads)
     while some := await _next(source, chunk.room) if isinstance(source, AsyncIterator) else list(islice(source, chunk.room)):
@@ -127,7 +131,7 @@ async def achunks(payloads: "Payloads | AsyncIterable[Mapping[str, object]]", ch
 
 
 def write_chunks(
-    source: Iterator[list[NewJob]], begin: Callable[[list[NewJob]], "Future[Handles]"], width: int, sink: Sink
+    source: Iterator[list[NewJob]], begin: Callable[[list[NewJob]], Future[Handles]], width: int, sink: Sink
 ) -> None:
     """Begin a write for each chunk, ``width`` of them at most under way, and give the handles of each to ``sink`` in their order.
 

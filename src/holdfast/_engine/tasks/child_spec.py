@@ -1,13 +1,17 @@
 """What a handler may enqueue with ``job.enqueue``: a task, one with options, or one that is bound already."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
-from holdfast._core.answers import EnqueueAnswer
-from holdfast._core.job import NewJob
-from holdfast._engine.client.handle import Handle
 from holdfast.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from holdfast._core.answers import EnqueueAnswer
+    from holdfast._core.job import NewJob
+    from holdfast._engine.client.handle import Handle
 
 Payload = ParamSpec("Payload")
 Returned = TypeVar("Returned", covariant=True)

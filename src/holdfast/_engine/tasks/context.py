@@ -1,17 +1,21 @@
 """What a handler receives: its job."""
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from holdfast._core.durations import Duration
-from holdfast._core.job import Failed, Json
-from holdfast._engine.client.handle import Handle
 from holdfast._engine.tasks.calling import AsyncCalls, BlockingCalls
-from holdfast._engine.tasks.child_spec import Bindable, Payload
 from holdfast._engine.tasks.inputs import PAGE, input_reader
 from holdfast._engine.tasks.spans import span
+
+if TYPE_CHECKING:
+    from holdfast._core.durations import Duration
+    from holdfast._core.job import Failed, Json
+    from holdfast._engine.client.handle import Handle
+    from holdfast._engine.tasks.child_spec import Bindable, Payload
 
 Result = TypeVar("Result")
 

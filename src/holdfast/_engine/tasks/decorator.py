@@ -1,24 +1,28 @@
 """``@app.task`` and ``@group.task``: what enqueue accepts is the handler's own signature without the job."""
 
+from __future__ import annotations
+
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
 
-from holdfast._core.durations import Duration
-from holdfast._core.limits import Limit
-from holdfast._core.policy import Backoff, ChangePolicy, CrashPolicy
-from holdfast._core.uniqueness import UniqueUntil
-from holdfast._core.view import RescuedJob
 from holdfast._engine.tasks.celery_names import unknown_options
-from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.registry import Errors, define
-from holdfast._engine.tasks.task import Task
 from holdfast.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from holdfast._core.durations import Duration
+    from holdfast._core.limits import Limit
+    from holdfast._core.policy import Backoff, ChangePolicy, CrashPolicy
+    from holdfast._core.uniqueness import UniqueUntil
+    from holdfast._core.view import RescuedJob
+    from holdfast._engine.tasks.context import Job, SyncJob
+    from holdfast._engine.tasks.task import Task
 
 Payload = ParamSpec("Payload")
 Result = TypeVar("Result")
-Hook = Callable[[Any, RescuedJob], Any]
+Hook = Callable[[Any, "RescuedJob"], Any]
 
 
 class Decorator(Protocol):

@@ -1,23 +1,27 @@
 """What both kinds of jobs share that handlers receive, and what they need of the engine."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.headers import inherited
-from holdfast._core.job import ActiveJob, Claim, Failed, Json, NewJob, RescueReason, Token
 from holdfast._core.payload import MESSAGE_LIMIT, cut_text, decode_json, encode_checkpoint, encode_step
 from holdfast._core.steps import usable
-from holdfast._engine.client.handle import Handle
 from holdfast._engine.tasks.child_spec import ChildSpec, require_member
 from holdfast._engine.tasks.steps import Step, StepLog, StepWriter, Suspension, current_key
 from holdfast.errors import JobLost
+
+if TYPE_CHECKING:
+    from holdfast._core.answers import EnqueueAnswer
+    from holdfast._core.job import ActiveJob, Claim, Failed, Json, NewJob, RescueReason, Token
+    from holdfast._engine.client.handle import Handle
 
 
 class ChildWriter(Protocol):

@@ -1,5 +1,7 @@
 """The calls that enqueue many jobs of one task, mixed into ``TaskWithOptions``; ``bulk`` has what moves their chunks."""
 
+from __future__ import annotations
+
 from collections.abc import AsyncIterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing
@@ -7,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from msgspec import structs
 
-from holdfast._core.job import NewJob
 from holdfast._core.payload_batch import encode_many
 from holdfast._engine.client.handle import Handle
 from holdfast._engine.tasks import bulk
-from holdfast._engine.tasks.options import Options
 from holdfast.errors import ConfigurationError, PayloadInvalid
 from holdfast.sync import PORTAL, refuse_inside_loop
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # Python before 3.13 has no defaults of type variables
 
+    from holdfast._core.job import NewJob
     from holdfast._engine.client.connections import Connections
+    from holdfast._engine.tasks.options import Options
     from holdfast._engine.tasks.registry import TaskDefinition
 
     Value = TypeVar("Value", default=Any)
@@ -49,7 +51,7 @@ class ManyJobs(Generic[Value]):
 
     async def aenqueue_many(
         self,
-        payloads: "bulk.Payloads | AsyncIterable[Mapping[str, object]]",
+        payloads: bulk.Payloads | AsyncIterable[Mapping[str, object]],
         *,
         chunk_size: int | None = None,
         progress: bulk.Progress | None = None,
@@ -127,7 +129,7 @@ class ManyJobs(Generic[Value]):
         """Write the jobs beside other writes of this event loop, if nothing forbids that."""
         return await (self._write(jobs) if self._width == 1 else self._send(jobs, is_shared=False))
 
-    def _begin(self, jobs: Sequence[NewJob]) -> "Future[list[Handle[Value]]]":
+    def _begin(self, jobs: Sequence[NewJob]) -> Future[list[Handle[Value]]]:
         """Begin to write the jobs."""
         if self._width == 1:
             done = Future[list[Handle[Value]]]()

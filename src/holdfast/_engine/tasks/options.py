@@ -1,13 +1,15 @@
 """What a caller chooses for one job, beyond its payload."""
 
+from __future__ import annotations
+
 import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from msgspec import Struct
 
-from holdfast._core.dependencies import After
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.headers import Headers, headers_from
 from holdfast._core.job import NewJob
@@ -17,6 +19,9 @@ from holdfast._engine.tasks.after import Join, Parent, When, after_of
 from holdfast._engine.tasks.option_problems import OnDuplicate, period_of, problems_of_uniqueness
 from holdfast._engine.tasks.registry import problems_of_names
 from holdfast.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from holdfast._core.dependencies import After
 
 TEXT_LIMIT = 200
 DEFAULT_POLICY = Policy()
@@ -69,7 +74,7 @@ class Options(Struct, frozen=True, kw_only=True):
         after: Sequence[Parent] = (),
         join: Join = "all",
         when: When = "succeeded",
-    ) -> "Options":
+    ) -> Options:
         """Check what the user wrote, and return the options; ``ConfigurationError`` with every problem found."""
         problems = problems_of_names("-", "-" if queue is None else queue, 0 if priority is None else priority)
         wait, due_at = due("delay", delay, run_at, problems)

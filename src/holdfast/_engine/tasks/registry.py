@@ -1,34 +1,38 @@
 """Tasks by name: the function, its options and what it accepts. A registry belongs to one App; there is no global one."""
 
+from __future__ import annotations
+
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 from msgspec import Struct, structs
 
 from holdfast._core.declared import Declared, DeclaredLimit, DeclaredQueue
 from holdfast._core.durations import Duration, seconds
-from holdfast._core.job import Json
 from holdfast._core.limits import Limit, Scope, ScopeKind
 from holdfast._core.outcome import ANSWERS
 from holdfast._core.payload import PayloadType, annotations_of, decode_json, encode_payload, key_in, reader_of
 from holdfast._core.policy import Backoff, ChangePolicy, CrashPolicy, Policy
-from holdfast._core.schedule import DeclaredSchedule
 from holdfast._core.secret_fields import secret_fields
-from holdfast._core.table_spec import RowsSettings
 from holdfast._core.text import shortened
-from holdfast._core.timing import LeaseTiming
 from holdfast._core.unique_keys import unique_key_in
 from holdfast._core.uniqueness import UNTIL_FINISHED, Uniqueness, UniqueUntil
-from holdfast._core.workflow import WorkflowSettings
-from holdfast._engine.tasks.around import Around
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.option_problems import period_of, problems_of_limit, problems_of_sensitive, problems_of_uniqueness
 from holdfast.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from holdfast._core.job import Json
+    from holdfast._core.schedule import DeclaredSchedule
+    from holdfast._core.table_spec import RowsSettings
+    from holdfast._core.timing import LeaseTiming
+    from holdfast._core.workflow import WorkflowSettings
+    from holdfast._engine.tasks.around import Around
 
 NAME = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
 PRIORITIES = range(-(2**31), 2**31)
@@ -174,7 +178,7 @@ class Registry:
         named = {task.queue for task in self._tasks.values()} | {*self._queues}
         return Declared((*limits, *self._limits.values()), tuple(self._queues.values()), tuple(sorted(named)))
 
-    def take_over(self, other: "Registry") -> None:
+    def take_over(self, other: Registry) -> None:
         """Register the schedules, limits and queues of another registry, which are not its tasks'."""
         self._schedules |= other._schedules
         self._limits |= other._limits

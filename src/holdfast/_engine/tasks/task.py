@@ -1,5 +1,7 @@
 """A registered task as its callers use it: call it, or enqueue it."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -9,27 +11,27 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from holdfast._core.answers import EnqueueAnswer
-from holdfast._core.durations import Duration
-from holdfast._core.job import NewJob
 from holdfast._core.uniqueness import UNTIL_FINISHED, Uniqueness, UniqueUntil
-from holdfast._engine.client.connections import Connections
 from holdfast._engine.client.handle import Handle, handles_of, id_of
-from holdfast._engine.client.within import aenqueue_within, enqueue_within
-from holdfast._engine.tasks.after import Join, Parent, When
 from holdfast._engine.tasks.around_enqueue import enqueued_within
 from holdfast._engine.tasks.celery_names import missing, with_hints
 from holdfast._engine.tasks.many import ManyJobs
-from holdfast._engine.tasks.option_problems import OnDuplicate
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.output import NotAnArgument, references_in
-from holdfast._engine.tasks.reference import Reference
-from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast.errors import ConfigurationError, UniqueConflict
 from holdfast.sync import blocking, refuse_inside_loop
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # Python before 3.13 has no defaults of type variables
+
+    from holdfast._core.answers import EnqueueAnswer
+    from holdfast._core.durations import Duration
+    from holdfast._core.job import NewJob
+    from holdfast._engine.client.connections import Connections
+    from holdfast._engine.tasks.after import Join, Parent, When
+    from holdfast._engine.tasks.option_problems import OnDuplicate
+    from holdfast._engine.tasks.reference import Reference
+    from holdfast._engine.tasks.registry import TaskDefinition
 
     Value = TypeVar("Value", default=Any)
 else:
@@ -49,7 +51,7 @@ class PreparedJob(NotAnArgument, Struct, Generic[Bound], frozen=True):
     ``references``: the parameters that the payload lacks, because they get the results of other members of a workflow.
     """
 
-    task: "Task[..., Bound, ...]"
+    task: Task[..., Bound, ...]
     options: Options
     payload: bytes
     references: Mapping[str, Reference | list[Reference]] = {}
@@ -78,7 +80,7 @@ class PreparedJob(NotAnArgument, Struct, Generic[Bound], frozen=True):
         value: Bound = self.task.definition.read_result(data)
         return value
 
-    def bind(self) -> "PreparedJob[Bound]":
+    def bind(self) -> PreparedJob[Bound]:
         """Return this one, so that ``job.enqueue`` takes it as it takes a task."""
         return self
 
@@ -137,7 +139,7 @@ class PreparedJob(NotAnArgument, Struct, Generic[Bound], frozen=True):
 class TaskWithOptions(ManyJobs[Value], Generic[Returned, Payload, Value]):
     """A task with options, ready to be enqueued any number of times."""
 
-    def __init__(self, task: "Task[..., Returned, ..., Value]", options: Options) -> None:
+    def __init__(self, task: Task[..., Returned, ..., Value], options: Options) -> None:
         self._task, self._options = task, options
 
     if not TYPE_CHECKING:
@@ -196,6 +198,8 @@ class TaskWithOptions(ManyJobs[Value], Generic[Returned, Payload, Value]):
     async def _sent(self, jobs: Sequence[NewJob], *, is_shared: bool) -> list[Handle[Value]]:
         connections, within, read = connections_of(self._task), self._options.within, self._task.definition.read_result
         if within is not None:
+            from holdfast._engine.client.within import aenqueue_within
+
             return await aenqueue_within(connections, within, jobs, read)
         if (after := self._options.after) is not None:
             return handles_of(jobs, await connections.client().enqueue_after(jobs, after), connections.client, read)
@@ -206,6 +210,8 @@ class TaskWithOptions(ManyJobs[Value], Generic[Returned, Payload, Value]):
         within = self._options.within
         if within is None:
             return self._send_blocking(jobs)
+        from holdfast._engine.client.within import enqueue_within
+
         handles = enqueue_within(connections_of(self._task), within, jobs, self._task.definition.read_result)
         return _accepted(handles, self._options, self._task.name)
 

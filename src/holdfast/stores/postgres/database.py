@@ -13,7 +13,8 @@ from holdfast._core.audit import AuditNote
 from holdfast._core.flow_changes import FlowChanges
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import NewJob
-from holdfast._core.postgres_url import problems_of_location, problems_of_schema
+from holdfast._core.postgres_url import problems_of_location
+from holdfast._core.schema_name import problems_of_schema
 from holdfast._ports.clock import Clock, Randomness
 from holdfast.databases import queries
 from holdfast.databases.postgres import session_settings as sessions
