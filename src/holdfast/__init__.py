@@ -8,7 +8,6 @@ from holdfast._core.policy import Backoff, CrashPolicy
 from holdfast._engine.client.handle import Handle
 from holdfast._engine.events import Event
 from holdfast._engine.runners.options import Runners
-from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.task import Task
 from holdfast.app import App
 from holdfast.errors import (
@@ -60,6 +59,7 @@ if TYPE_CHECKING:  # `__getattr__` loads these when a program first names one: n
     from holdfast._engine.rows.rows import Rows
     from holdfast._engine.tasks.after import AtLeast
     from holdfast._engine.tasks.around_enqueue import NewJobView
+    from holdfast._engine.tasks.context import Job, SyncJob
     from holdfast._engine.workflows.builder import Workflow
     from holdfast._engine.workflows.definition import WorkflowDefinition
     from holdfast._engine.workflows.groups import TaskGroup
@@ -176,6 +176,7 @@ _LOADED_WHEN_NAMED = {
     "holdfast._engine.rows.rows": ("Rows",),
     "holdfast._engine.tasks.after": ("AtLeast",),
     "holdfast._engine.tasks.around_enqueue": ("NewJobView",),
+    "holdfast._engine.tasks.context": ("Job", "SyncJob"),
     "holdfast._engine.workflows.builder": ("Workflow",),
     "holdfast._engine.workflows.definition": ("WorkflowDefinition",),
     "holdfast._engine.workflows.groups": ("TaskGroup",),

@@ -20,13 +20,12 @@ from holdfast._engine.rows.tables import Tables
 from holdfast._engine.runners.options import RunnerOptions, Runners, has_process_tasks, homes, importable
 from holdfast._engine.tasks.around import around
 from holdfast._engine.tasks.around_enqueue import enqueued_within
+from holdfast._engine.tasks.declarations import Declarations
 from holdfast._engine.tasks.decorator import TaskRegistrar
 from holdfast._engine.tasks.imports import import_all, problems_of_imports
 from holdfast._engine.tasks.lifespan import Lifespan, problems_of_lifespan
-from holdfast._engine.tasks.limits import LimitDeclarations
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.registry import Registry, define, problems_of_names
-from holdfast._engine.tasks.schedules import ScheduleDeclarations
 from holdfast._engine.tasks.task import Task
 from holdfast._engine.workflows.registrar import BlockRegistrar
 from holdfast.errors import ConfigurationError, Unsupported
@@ -55,7 +54,7 @@ Wrapper = TypeVar("Wrapper", bound=Callable[..., object])
 Subscriber = TypeVar("Subscriber", bound=Callable[[Event], object])
 
 
-class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, ScheduleDeclarations, LimitDeclarations, OperatorAccess):
+class App(TaskRegistrar, BlockRegistrar, RowsDeclarations, Declarations, OperatorAccess):
     """Tasks, and the store their jobs live in. Opens nothing until first used.
 
     >>> app = App("memory://")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from uuid import UUID
 
 from msgspec import Struct
 
-from holdfast._core.dependencies import After
 from holdfast._engine.client.handle import Handle
+
+if TYPE_CHECKING:
+    from holdfast._core.dependencies import After
 
 
 class AtLeast(Struct, frozen=True):
@@ -50,6 +52,8 @@ def after_of(given: object, join: object, when: object, problems: list[str], **o
         problems += [f"{name}: {_MISFITS[name]}; leave it out, or after" for name, value in others.items() if value is not None]
     if problems or not parents:
         return None
+    from holdfast._core.dependencies import After
+
     return After(tuple(parents), required(join, len(parents)), tolerates=when == "finished")
 
 

@@ -1,6 +1,5 @@
-"""``app.queue(…)`` and ``app.limit(…)``: what a user writes about queues and limits, checked."""
+"""For ``app.queue(…)`` and ``app.limit(…)``: what a user writes about queues and limits, checked."""
 
-from abc import ABC
 from collections.abc import Mapping
 from typing import Final
 
@@ -18,44 +17,30 @@ MOST_PRIORITY: Final = 1_000_000
 MOST_WEIGHT: Final = 1_000
 
 
-class LimitDeclarations(ABC):
-    """What limits and queues can be declared with: an App."""
+def declare_queue(
+    registry: Registry,
+    name: str,
+    priority: int,
+    weight: int,
+    *,
+    limit: Limit | None,
+    key_weights: Mapping[str, int] | None,
+) -> None:
+    """Check what the user wrote about a queue, and register it; ``ConfigurationError`` with every problem found."""
+    problems = [*problems_of_queue(name), *problems_of_settings(priority, weight, key_weights), *problems_of_limit(limit)]
+    if problems:
+        raise ConfigurationError([f"queue {shortened(str(name))}: {problem}" for problem in problems])
+    settings = QueueSettings(priority=priority, weight=weight, key_weights=dict(key_weights or {}))
+    registry.add_queue(DeclaredQueue(name, settings))
+    if limit is not None:
+        registry.add_limit(Scope(ScopeKind.QUEUE, name), limit)
 
-    registry: Registry
 
-    def queue(
-        self,
-        name: str,
-        *,
-        priority: int = 0,
-        weight: int = 1,
-        limit: Limit | None = None,
-        key_weights: Mapping[str, int] | None = None,
-    ) -> None:
-        """Declare how a queue is served. Workers store it when they start; what an operator has set stays.
-
-        ``priority`` is added to that of each of its jobs; smaller runs sooner. Among the lanes of one priority, which are the keys of
-        queues, ``weight`` is how many jobs one turn has, and ``key_weights`` multiplies it for some keys. ``limit``: how many of its
-        jobs may be active at once or start in a time, in the whole cluster. ``ConfigurationError`` with every problem found.
-
-        >>> app.queue("mail", priority=-10, weight=3, limit=Limit(rate="100/m"), key_weights={"acme": 3})  # doctest: +SKIP
-        """
-        problems = [*problems_of_queue(name), *problems_of_settings(priority, weight, key_weights), *problems_of_limit(limit)]
-        if problems:
-            raise ConfigurationError([f"queue {shortened(str(name))}: {problem}" for problem in problems])
-        settings = QueueSettings(priority=priority, weight=weight, key_weights=dict(key_weights or {}))
-        self.registry.add_queue(DeclaredQueue(name, settings))
-        if limit is not None:
-            self.registry.add_limit(Scope(ScopeKind.QUEUE, name), limit)
-
-    def limit(self, limit: Limit) -> None:
-        """Declare the limit of all jobs in the cluster. Workers store it when they start; what an operator has set stays.
-
-        >>> app.limit(Limit(concurrency=500))  # doctest: +SKIP
-        """
-        if problems := problems_of_limit(limit, is_optional=False):
-            raise ConfigurationError(problems)
-        self.registry.add_limit(Scope(ScopeKind.ALL), limit)
+def declare_limit(registry: Registry, limit: Limit) -> None:
+    """Check what the user wrote about the limit of all jobs, and register it; ``ConfigurationError`` with every problem found."""
+    if problems := problems_of_limit(limit, is_optional=False):
+        raise ConfigurationError(problems)
+    registry.add_limit(Scope(ScopeKind.ALL), limit)
 
 
 def problems_of_queue(name: object) -> list[str]:

@@ -4,7 +4,6 @@ from collections.abc import Collection, Sequence
 from typing import Literal
 
 from holdfast._core.durations import Duration, seconds
-from holdfast._core.limits import Limit
 
 OnDuplicate = Literal["return", "raise"]
 
@@ -20,6 +19,8 @@ def problems_of_limit(limit: object, *, is_optional: bool = True) -> list[str]:
     """Return what is wrong with a limit that a user has written; its values were checked when it was made."""
     if limit is None and is_optional:
         return []
+    from holdfast._core.limits import Limit
+
     if not isinstance(limit, Limit):
         return [f"limit={limit!r}: use Limit(concurrency=10), Limit(rate='100/m'), or both in one"]
     has_rate = limit.rate is not None or limit.rate_per_key is not None

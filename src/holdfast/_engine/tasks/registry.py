@@ -12,22 +12,20 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 from msgspec import Struct, structs
 
-from holdfast._core.declared import Declared, DeclaredLimit, DeclaredQueue
 from holdfast._core.durations import Duration, seconds
-from holdfast._core.limits import Limit, Scope, ScopeKind
-from holdfast._core.outcome import ANSWERS
 from holdfast._core.payload import PayloadType, annotations_of, decode_json, encode_payload, key_in, reader_of
 from holdfast._core.policy import Backoff, ChangePolicy, CrashPolicy, Policy
 from holdfast._core.secret_fields import secret_fields
 from holdfast._core.text import shortened
 from holdfast._core.unique_keys import unique_key_in
 from holdfast._core.uniqueness import UNTIL_FINISHED, Uniqueness, UniqueUntil
-from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.option_problems import period_of, problems_of_limit, problems_of_sensitive, problems_of_uniqueness
 from holdfast.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from holdfast._core.declared import Declared, DeclaredLimit, DeclaredQueue
     from holdfast._core.job import Json
+    from holdfast._core.limits import Limit, Scope
     from holdfast._core.schedule import DeclaredSchedule
     from holdfast._core.table_spec import RowsSettings
     from holdfast._core.timing import LeaseTiming
@@ -94,6 +92,8 @@ class TaskDefinition(Struct, frozen=True, kw_only=True):
         annotation = annotations_of(self.function).get("return", Any)
         if self.workflow is not None:
             return (get_args(annotation) or (Any,))[0]
+        from holdfast._core.outcome import ANSWERS
+
         kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
         results = tuple(kind for kind in kinds if kind not in ANSWERS)
         return annotation if len(results) == len(kinds) else Union[results or (Any,)]  # noqa: UP007 - of a tuple
@@ -163,6 +163,8 @@ class Registry:
         """Register the limit of a queue or of the cluster; ``ConfigurationError`` if it has one."""
         if scope in self._limits:
             raise ConfigurationError([f"limit of {scope}: declared twice; write one Limit(…) with all of it"])
+        from holdfast._core.declared import DeclaredLimit
+
         self._limits[scope] = DeclaredLimit(scope, limit)
 
     def add_queue(self, queue: DeclaredQueue) -> None:
@@ -173,6 +175,9 @@ class Registry:
 
     def declared(self) -> Declared:
         """Return the limits of tasks, of queues and of the cluster, and the settings of queues."""
+        from holdfast._core.declared import Declared, DeclaredLimit
+        from holdfast._core.limits import Scope, ScopeKind
+
         of_tasks = [(Scope(ScopeKind.TASK, task.name), task.limit) for task in self._tasks.values()]
         limits = tuple(DeclaredLimit(scope, limit) for scope, limit in of_tasks if limit is not None)
         named = {task.queue for task in self._tasks.values()} | {*self._queues}
@@ -339,18 +344,25 @@ def _takes_job(function: Callable[..., Any], problems: list[str], runs_in: str) 
     hints = annotations_of(function)
     parameters = list(inspect.signature(function).parameters)
     is_async = inspect.iscoroutinefunction(function)
-    wanted, kind = (Job, "async def") if is_async else (SyncJob, "def")
+    wanted, kind = ("Job", "async def") if is_async else ("SyncJob", "def")
     where = "the event loop" if is_async else runs_in
     for position, parameter in enumerate(parameters):
         hint = hints.get(parameter)
-        mentioned = any(part is Job or part is SyncJob for part in (hint, *get_args(hint)))
+        mentioned = any(_job_class(part) for part in (hint, *get_args(hint)))
         if mentioned and position > 0:
             problems.append(f"the job parameter comes first: move {parameter!r} to the front")
-        elif mentioned and hint is not wanted:
-            problems.append(f"in `{kind}` write `{parameter}: {wanted.__name__}`, because it runs in {where}")
+        elif mentioned and _job_class(hint) != wanted:
+            problems.append(f"in `{kind}` write `{parameter}: {wanted}`, because it runs in {where}")
         elif position == 0 and parameter == "job" and hint is None:
-            problems.append(f"write `job: {wanted.__name__}` to receive the job, or rename this parameter")
-    return bool(parameters) and hints.get(parameters[0]) is wanted
+            problems.append(f"write `job: {wanted}` to receive the job, or rename this parameter")
+    return bool(parameters) and _job_class(hints.get(parameters[0])) == wanted
+
+
+def _job_class(hint: object) -> str | None:
+    """Return ``"Job"`` or ``"SyncJob"`` for that class, known by its name: an App whose handlers take no job does not load it."""
+    if isinstance(hint, type) and hint.__module__ == "holdfast._engine.tasks.context" and hint.__name__ in ("Job", "SyncJob"):
+        return hint.__name__
+    return None
 
 
 def _errors(option: str, given: object, problems: list[str]) -> tuple[type[BaseException], ...]:

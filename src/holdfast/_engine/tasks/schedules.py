@@ -1,6 +1,5 @@
-"""``app.schedule(…)``: what a user writes about a schedule, checked."""
+"""For ``app.schedule(…)``: what a user writes about a schedule, checked."""
 
-from abc import ABC
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -10,7 +9,7 @@ from holdfast._core.durations import Duration, seconds
 from holdfast._core.schedule import UNNUMBERED, DeclaredSchedule, Definition, Overlap
 from holdfast._core.text import shortened
 from holdfast._core.ticks import MOST_COUNTED, Cron, Every, When
-from holdfast._engine.tasks.registry import NAME, Registry
+from holdfast._engine.tasks.registry import NAME
 from holdfast._engine.tasks.task import PreparedJob
 from holdfast.errors import ConfigurationError
 
@@ -19,36 +18,6 @@ CatchUp = Literal["last", "none", "all"] | int
 OverlapName = Literal["skip", "queue", "cancel"]
 
 _CATCH_UPS: Final = {"none": 0, "last": 1, "all": 100}
-
-
-class ScheduleDeclarations(ABC):
-    """What schedules can be declared with: an App."""
-
-    registry: Registry
-
-    def schedule(
-        self,
-        when: When,
-        job: PreparedJob[Any],
-        *,
-        name: str | None = None,
-        catch_up: CatchUp = "last",
-        overlap: OverlapName = "skip",
-        jitter: Duration | None = None,
-        grace: Duration = "1m",
-    ) -> None:
-        """Enqueue this job at each tick: one job a tick, for any number of supervisors. Workers store it when they start.
-
-        ``name``: the schedule's name; the task's name if missing. ``catch_up``: a tick later than ``grace`` is missed; of the missed ones
-        the newest fires (``"last"``), none, the newest hundred (``"all"``), or that number. ``overlap``: while the last tick's
-        job has not finished, a tick is left out (``"skip"``), its job waits too (``"queue"``), or the last job is cancelled.
-        ``jitter``: delay each tick's job by a part of it. ``ConfigurationError`` with every problem found.
-
-        >>> app.schedule(every("5m"), refresh.bind(), name="refresh")  # doctest: +SKIP
-        >>> app.schedule(cron("0 3 * * *", tz="Europe/Berlin"), load.bind("prices"), name="nightly")  # doctest: +SKIP
-        """
-        declared = declare(when, job, name=name, catch_up=catch_up, overlap=overlap, jitter=jitter, grace=grace)
-        self.registry.add_schedule(declared)
 
 
 def declare(

@@ -10,11 +10,11 @@ from holdfast._core.payload import encode_payload
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.registry import Registry, problems_of_names
 from holdfast._engine.tasks.task import Task
-from holdfast._engine.workflows.settings import MOST_NODES, RETENTION, define_workflow, policy_of, settings_of
+from holdfast._engine.workflows.defaults import MOST_NODES, RETENTION
 from holdfast.errors import ConfigurationError
 
 if TYPE_CHECKING:  # an App is loaded without what builds graphs
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence, Set
 
     from holdfast._core.durations import Duration
     from holdfast._engine.client.connections import Connections
@@ -73,6 +73,8 @@ class WorkflowRegistrar(ABC):
         return self._decorated(what, options)
 
     def _decorated(self, function: Callable[..., Any] | None, options: dict[str, Any]) -> Any:
+        from holdfast._engine.workflows.settings import define_workflow
+
         known = _known(options, define_workflow)
 
         def register(function: Callable[..., Any]) -> WorkflowDefinition[..., Any]:
@@ -146,7 +148,7 @@ class BlockRegistrar(WorkflowRegistrar):
         >>> w.handle.id  # doctest: +SKIP
         """
         if isinstance(what, str):
-            return self._block(what, **_known(options, self._block))
+            return self._block(what, **_known(options, self._block, _OF_A_BLOCK))
         return self._decorated(what, options)
 
     def _block(
@@ -160,6 +162,7 @@ class BlockRegistrar(WorkflowRegistrar):
         **options: Any,
     ) -> WorkflowBlock:
         from holdfast._engine.workflows.block import WorkflowBlock
+        from holdfast._engine.workflows.settings import policy_of, settings_of
 
         problems = problems_of_names(name, "-", 0)
         settings = settings_of(problems, on_failure=on_failure, deadline=deadline, max_nodes=max_nodes)
@@ -176,6 +179,7 @@ class BlockRegistrar(WorkflowRegistrar):
 
     def _register_workflow(self, function: Callable[..., Any], options: dict[str, Any]) -> WorkflowDefinition[..., Any]:
         from holdfast._engine.workflows.definition import WorkflowDefinition
+        from holdfast._engine.workflows.settings import define_workflow
 
         definition = define_workflow(function, **options)
         self.registry.add(definition)
@@ -189,12 +193,10 @@ class BlockRegistrar(WorkflowRegistrar):
 _OF_A_BLOCK = {"queue", "key", "priority", "unique_key", "tags", "headers"}
 
 
-def _known(options: dict[str, Any], taken_by: Callable[..., Any]) -> dict[str, Any]:
-    """Return the options; ``ConfigurationError`` for those that there are not."""
-    named = {
-        each for each, parameter in inspect.signature(taken_by).parameters.items() if parameter.kind is parameter.KEYWORD_ONLY
-    }
-    known = named if taken_by is define_workflow else named | _OF_A_BLOCK
+def _known(options: dict[str, Any], taken_by: Callable[..., Any], others: Set[str] = frozenset()) -> dict[str, Any]:
+    """Return the options; ``ConfigurationError`` for those that there are not. ``others``: what it takes without naming it."""
+    parameters = inspect.signature(taken_by).parameters.items()
+    known = {each for each, parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY} | others
     if unknown := sorted(set(options) - known):
         there_are = f"there are {', '.join(sorted(known))}"
         raise ConfigurationError([f"app.workflow has no option {name!r}; {there_are}" for name in unknown])

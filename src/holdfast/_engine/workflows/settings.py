@@ -9,11 +9,9 @@ from holdfast._core.payload import PayloadType
 from holdfast._core.policy import Policy
 from holdfast._core.workflow import WorkflowSettings
 from holdfast._engine.tasks.registry import TaskDefinition, problems_of_names
+from holdfast._engine.workflows.defaults import MOST_NODES, RETENTION
 from holdfast._engine.workflows.failure_policy import PolicyName, failure_policy
 from holdfast.errors import ConfigurationError
-
-MOST_NODES = 10_000
-RETENTION = "7d"
 
 
 def define_workflow(
