@@ -19,6 +19,7 @@ from holdfast._core.secret_fields import secret_fields
 from holdfast._core.text import shortened
 from holdfast._core.unique_keys import unique_key_in
 from holdfast._core.uniqueness import UNTIL_FINISHED, Uniqueness, UniqueUntil
+from holdfast._engine.tasks.job_parameter import takes_job_of
 from holdfast._engine.tasks.option_problems import period_of, problems_of_limit, problems_of_sensitive, problems_of_uniqueness
 from holdfast.errors import ConfigurationError
 
@@ -261,7 +262,7 @@ def define(  # size: one line for each option
     policy = _policy(problems, max_attempts, max_crashes, backoff, on_crash=on_crash, durations=limits)
     takes_job, payload = False, None
     try:
-        takes_job = _takes_job(function, problems, "a process" if process is True else "a thread")
+        takes_job = takes_job_of(function, problems, "a process" if process is True else "a thread")
         payload = PayloadType.of(function, skip=int(takes_job))
     except ConfigurationError as error:
         problems += error.problems
@@ -337,32 +338,6 @@ def _problems_of_hook(function: object, hook: object) -> list[str]:
         wanted, given = ("async def", "`async def`") if is_async else ("def", "no `async def`")
         found.append(f"on_rescue: write `{wanted} repair(connection, job)`, because the handler is {given}")
     return found
-
-
-def _takes_job(function: Callable[..., Any], problems: list[str], runs_in: str) -> bool:
-    """Return whether the first parameter is the job. Where the handler runs decides which class it must be."""
-    hints = annotations_of(function)
-    parameters = list(inspect.signature(function).parameters)
-    is_async = inspect.iscoroutinefunction(function)
-    wanted, kind = ("Job", "async def") if is_async else ("SyncJob", "def")
-    where = "the event loop" if is_async else runs_in
-    for position, parameter in enumerate(parameters):
-        hint = hints.get(parameter)
-        mentioned = any(_job_class(part) for part in (hint, *get_args(hint)))
-        if mentioned and position > 0:
-            problems.append(f"the job parameter comes first: move {parameter!r} to the front")
-        elif mentioned and _job_class(hint) != wanted:
-            problems.append(f"in `{kind}` write `{parameter}: {wanted}`, because it runs in {where}")
-        elif position == 0 and parameter == "job" and hint is None:
-            problems.append(f"write `job: {wanted}` to receive the job, or rename this parameter")
-    return bool(parameters) and _job_class(hints.get(parameters[0])) == wanted
-
-
-def _job_class(hint: object) -> str | None:
-    """Return ``"Job"`` or ``"SyncJob"`` for that class, known by its name: an App whose handlers take no job does not load it."""
-    if isinstance(hint, type) and hint.__module__ == "holdfast._engine.tasks.context" and hint.__name__ in ("Job", "SyncJob"):
-        return hint.__name__
-    return None
 
 
 def _errors(option: str, given: object, problems: list[str]) -> tuple[type[BaseException], ...]:
