@@ -23,6 +23,20 @@ def test_every_public_name_is_importable_and_listed_once() -> None:
         assert getattr(holdfast, name) is not None
 
 
+def test_a_name_that_is_loaded_when_named_is_listed_before_and_a_wrong_one_is_refused() -> None:
+    code = "import holdfast; print('Rows' in vars(holdfast), 'Rows' in dir(holdfast), holdfast.Rows.__name__, hasattr(holdfast, 'Rowz'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True", "Rows", "False"]
+
+
+def test_processes_that_run_jobs_have_loaded_what_a_handler_needs_to_enqueue() -> None:
+    needed = {"holdfast._engine.client.client", "holdfast._engine.client.handle"}
+    for module in ("_processes.worker", "_processes.runner", "_engine.embedded.embedded"):
+        code = f"import sys, holdfast.{module}; print({needed} <= set(sys.modules))"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == "True", module
+
+
 def test_types_are_shipped() -> None:
     assert files("holdfast").joinpath("py.typed").is_file()
 

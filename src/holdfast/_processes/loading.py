@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
+import holdfast._engine.client.client  # noqa: F401 - so that the first handler that enqueues need not load it
 from holdfast._engine.tasks.imports import attribute_of, import_module
 from holdfast._processes.reaching import announcing_outage
 from holdfast.app import App

@@ -13,6 +13,7 @@ from typing import Self
 
 from msgspec import structs
 
+import holdfast._engine.client.client  # noqa: F401 - so that the first handler that enqueues need not load it
 from holdfast._engine.embedded.in_process import InProcessHost
 from holdfast._engine.embedded.parts import Parts
 from holdfast._engine.events import Event, Events

@@ -63,7 +63,7 @@ class OperatorAccess:
 
     @cached_property
     def workers(self) -> "Workers":
-        """Look at workers."""
+        """Look at workers that hold a lease, and at what they did."""
         from holdfast._engine.operators.operators import Workers
 
         return Workers(self._connections.client)
