@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, assert_type
 from uuid import UUID
 
+import holdfast
 from holdfast import (
     App,
     AtLeast,
@@ -75,6 +76,7 @@ def blocking(sync_job: SyncJob) -> None:
     analyze.options(delay="10s").enqueue(5)  # type: ignore[arg-type]
     shrink.enqueue(sync_job, "a.png")  # type: ignore[call-arg, arg-type]
     app.task(retries=5)  # type: ignore[call-overload]
+    _ = holdfast.Rowz  # type: ignore[attr-defined]
 
     # Calling a task calls the plain function.
     assert_type(plain("a.png"), str)
