@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable
-from hashlib import sha256
 from typing import Final, Literal, Self
 
 from msgspec import Struct
@@ -262,6 +261,8 @@ class _Reader:
 
 def stream_of(url: str, schema: str) -> str:
     """Name a stream for each store: many files, and every memory store, have the same schema."""
+    from hashlib import sha256
+
     match url.partition("://")[0]:
         case "sqlite":
             return f"{schema}-{sha256(os.fsencode(os.path.realpath(url.removeprefix('sqlite:///')))).hexdigest()[:12]}"

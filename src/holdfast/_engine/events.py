@@ -6,13 +6,15 @@ from collections import defaultdict
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from holdfast._core.tallies import Tallies
 from holdfast._core.text import printable
 from holdfast.errors import HoldfastError, StoreBusy, StoreUnavailable
+
+if TYPE_CHECKING:  # a program that only enqueues counts nothing
+    from holdfast._core.tallies import Tallies
 
 logger = logging.getLogger("holdfast")
 
@@ -200,9 +202,11 @@ class Events:
         if self.tallies is not None:
             self.tallies.observe("store_call_seconds", seconds, operation)
 
-    def tallied(self) -> Tallies:
+    def tallied(self) -> "Tallies":
         """Count from now on, and return the counts."""
         if self.tallies is None:
+            from holdfast._core.tallies import Tallies
+
             self.tallies = Tallies(threading.Lock())
         return self.tallies
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from holdfast._engine.error_text import described
 from holdfast.errors import ConfigurationError
 
 logger = logging.getLogger("holdfast")
@@ -28,6 +27,8 @@ class Lifespan:
             context = self._open()
             self.state = await context.__aenter__()
         except (Exception, SystemExit) as error:
+            from holdfast._engine.error_text import described
+
             problem = f"lifespan failed: {described(error)}; no job can run without what it opens"
             raise ConfigurationError([problem]) from error
         self._entered = context

@@ -17,7 +17,6 @@ from holdfast._core.payload import PayloadType, annotations_of, decode_json, enc
 from holdfast._core.policy import Backoff, ChangePolicy, CrashPolicy, Policy
 from holdfast._core.secret_fields import secret_fields
 from holdfast._core.text import shortened
-from holdfast._core.unique_keys import unique_key_in
 from holdfast._core.uniqueness import UNTIL_FINISHED, Uniqueness, UniqueUntil
 from holdfast._engine.tasks.job_parameter import takes_job_of
 from holdfast._engine.tasks.option_problems import period_of, problems_of_limit, problems_of_sensitive, problems_of_uniqueness
@@ -114,6 +113,8 @@ class TaskDefinition(Struct, frozen=True, kw_only=True):
             return None
         if unknown := sorted({*fields} - self.payload.fields):
             raise ConfigurationError([f"task {self.name}: unique_by: it has no parameter {name!r}" for name in unknown])
+        from holdfast._core.unique_keys import unique_key_in
+
         return unique_key_in(payload, fields, defaults_of(self.function))
 
     def is_final(self, error: BaseException) -> bool:
