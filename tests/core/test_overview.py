@@ -165,7 +165,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
             "The machine Web2 has no live worker any more: two workers of Web2 sent no beat. "
             "Eight jobs (mail) were taken from them 3 min ago. Of these, 5 run again on a, b, c and 1 more, "
             "2 wait for a free worker, and 1 is held until you decide. "
-            "None of them runs twice at once unless Web2 was frozen and goes on; what it still writes is refused."
+            "None of them runs twice at once unless Web2 was frozen and goes on; the store then refuses its results."
         ),
         (
             "see whether Web2 runs, and start workers there or elsewhere: holdfast worker MODULE:APP; "
@@ -177,7 +177,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
         (
             "The machine Web2 has no live worker any more: Web2-9-cc sent no beat. "
             "One job (mail) was taken from it 3 min ago. It runs again on web1. "
-            "It does not run twice at once unless Web2 was frozen and goes on; what it still writes is refused."
+            "It does not run twice at once unless Web2 was frozen and goes on; the store then refuses its results."
         ),
         (
             "see whether Web2 runs, and start workers there or elsewhere: holdfast worker MODULE:APP; "
@@ -200,7 +200,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
             "One job (mail) was taken from it 1 min ago. It is held until you decide."
         ),
         (
-            "check what each run did outside the store: holdfast jobs show 000002; "
+            "see when each run began and ended, and check what it did outside of Holdfast: holdfast jobs show 000002; "
             "look at the machine mine; see what became of its jobs: holdfast jobs list --rescued"
         ),
     ),

@@ -39,7 +39,7 @@ SEEN = {
     ),
     "zombie": Seen(
         r"The code of charge_card may have run twice: the worker web3-4713-\w+ was frozen or cut off, and its late result was refused\. "
-        r"One job \(charge_card\) was taken from it .* ago\. It has completed since\. *Check what each run did",
+        r"One job \(charge_card\) was taken from it .* ago\. It has completed since\. *See when each run began and ended",
         ("jobs show ......", "ps -fp 4713", "jobs list --rescued"),
         ("/jobs?rescued=yes",),
     ),
@@ -58,7 +58,7 @@ SEEN = {
     "machine": Seen(
         r"The machine web3 has no live worker any more: two workers of web3 sent no beat\. "
         r"12 jobs \(render_report\) were taken from them .* ago\. Of these, 6 run again on web1 and web2, and 6 wait for a free worker\. "
-        r"None of them runs twice at once unless web3 was frozen and goes on; what it still writes is refused\. *See whether web3 runs",
+        r"None of them runs twice at once unless web3 was frozen and goes on; the store then refuses its results\. *See whether web3 runs",
         ("worker shop:app", "jobs list --rescued"),
         ("/jobs?rescued=yes",),
     ),

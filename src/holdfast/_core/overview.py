@@ -167,7 +167,7 @@ def _lost(seen: Overview, alive: set[str]) -> Iterator[Need]:
 def _twice(machine: str, jobs: Sequence[JobView]) -> str:
     """Return whether jobs may run on a lost machine, too. A worker that is cut off ends their code before they may be taken from it."""
     runs = "It does not run twice" if len(jobs) == 1 else "None of them runs twice"
-    return f"{runs} at once unless {machine} was frozen and goes on; what it still writes is refused."
+    return f"{runs} at once unless {machine} was frozen and goes on; the store then refuses its results."
 
 
 def recently_lost(rescued: Sequence[JobView], now: datetime) -> list[JobView]:
@@ -181,7 +181,9 @@ def _thawed(job: JobView, back: str) -> tuple[str, str]:
     worker = job.rescued_from or ""
     cause = f"the worker {worker} was frozen or cut off, and its late result was refused"
     text = f"The code of {job.task} may have run twice: {cause}. {back}"
-    compare = f"check what each run did outside the store: holdfast jobs show {str(job.id)[-6:]}"
+    compare = (
+        f"see when each run began and ended, and check what it did outside of Holdfast: holdfast jobs show {str(job.id)[-6:]}"
+    )
     return text, f"{compare}; {process_of(worker)}{_FATE}"
 
 

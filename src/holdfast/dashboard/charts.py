@@ -172,7 +172,7 @@ def waiting(history: History, ago: str) -> Chart:
         words = f"half waited less than {span(total.wait_p50)}, 99 of 100 less than {span(total.wait_p99)}"
     figure, _, unit = span(last).rpartition(" ") if last is not None else ("–", "", "")
     return Chart(
-        title="Waiting time",
+        title="Wait of started jobs",
         figure=figure,
         unit=f"{unit} median".strip(),
         label=f"How long jobs waited over the last {ago}: {words}",
@@ -194,7 +194,7 @@ def slots(history: History, ago: str) -> Chart:
         used,
         every,
         figure=_whole(last.in_use if last else 0.0),
-        unit=f"of {_whole(last.slots if last else 0.0)}",
+        unit=f"of {_whole(last.slots if last else 0.0)} on average",
         label=f"Slots in use over the last {ago}: at most {_whole(max(used, default=0.0))} of {_whole(most)}",
         names=("in use", "all slots"),
     )
