@@ -31,7 +31,18 @@ from typing import Any, Final
 from uuid import UUID
 
 
-class HoldfastError(Exception):
+class Portable(Exception):
+    """An exception that may go from one process to another, as from a process pool, although it is not made from its message."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remade, (type(self), self.args), self.__dict__
+
+
+def _remade(kind: type[Exception], args: tuple[object, ...]) -> Exception:
+    return kind.__new__(kind, *args)
+
+
+class HoldfastError(Portable):
     """Base of all errors raised by Holdfast."""
 
 

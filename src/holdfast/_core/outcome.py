@@ -6,9 +6,10 @@ from holdfast._core.children import Children
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.job import Failure, Reason
 from holdfast._core.policy import ChangePolicy
+from holdfast.errors import Portable
 
 
-class Retry(Exception):
+class Retry(Portable):
     """The outcome to return or raise to run again after ``after`` (the task's backoff if not given); it spends an attempt.
 
     >>> Retry(after="10s").after
@@ -21,7 +22,7 @@ class Retry(Exception):
         self.reason = reason
 
 
-class Snooze(Exception):
+class Snooze(Portable):
     """The outcome to return or raise to run again after ``for_`` without spending an attempt.
 
     >>> Snooze(for_="5m").for_
