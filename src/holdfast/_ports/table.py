@@ -57,11 +57,15 @@ class RowHolder(Struct, frozen=True):
 
 
 class Findings(Struct, frozen=True):
-    """The findings about a table: problems that prevent its use, warnings, and indexes that it should have."""
+    """The findings about a table: problems that prevent its use, warnings, and indexes that it should have.
+
+    ``by_hand``: how an operator creates them, where ``create_indexes`` does not.
+    """
 
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     indexes: tuple[str, ...] = ()
+    by_hand: str = ""
 
 
 class States(Struct, frozen=True):

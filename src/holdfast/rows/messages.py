@@ -1,4 +1,7 @@
-"""Messages about a table that does not fit its spec, the same for every database. The functions only build them."""
+"""Messages about a table that does not fit its spec, the same for every database. The functions only build them.
+
+SQL of a remedy stands between backticks, whole, so that it can be pasted. ``table``: the table's name in SQL.
+"""
 
 from collections.abc import Collection, Iterable, Iterator
 
@@ -35,12 +38,13 @@ def not_a_table(watch: TableSpec, what: str) -> str:
     return f"{shown(watch)} is {what}, whose rows cannot be locked and marked: name the table beneath it"
 
 
-def has_heirs(watch: TableSpec) -> str:
+def has_heirs(watch: TableSpec, table: str, heirs: Iterable[str]) -> str:
     """Return why a table from which others inherit cannot be watched."""
     name = shown(watch)
+    statements = ", ".join(f"`ALTER TABLE {heir} NO INHERIT {table}`" for heir in heirs)
     return (
         f"other tables inherit from {name} (INHERITS), so its statements reach their rows too, and no key is unique in all of them: "
-        f"name each of those tables in a separate app.rows and ALTER TABLE … NO INHERIT {name}, or partition {name} instead"
+        f"name each of those tables in a separate app.rows and {statements}, or partition {name} instead"
     )
 
 
@@ -60,11 +64,12 @@ def values_of(watch: TableSpec) -> dict[str, Value]:
     return found if watch.failed is None else {**found, "failed": watch.failed}
 
 
-def not_unique(watch: TableSpec, keys: Iterable[Collection[str]]) -> str:
+def not_unique(watch: TableSpec, table: str, keys: Iterable[Collection[str]]) -> str:
     """Return the message that no constraint makes the key unique."""
     others = " or ".join(f"key={tuple(each) if len(each) > 1 else next(iter(each))!r}" for each in keys)
     columns = ", ".join(map(quoted, watch.key))
-    remedy = f"use {others}" if others else f"ALTER TABLE … ADD PRIMARY KEY ({columns}), or a unique index on them"
+    index = quoted(f"{watch.table[-1]}_{'_'.join(watch.key)}_unique")
+    remedy = f"use {others}" if others else f"`CREATE UNIQUE INDEX {index} ON {table} ({columns})`"
     return f"nothing makes key {columns} of {shown(watch)} unique, so it may name several rows: {remedy}"
 
 
@@ -72,21 +77,18 @@ def no_identity(table: str, publication: str) -> str:
     """Return why the server refuses to update rows of a table."""
     return (
         f"{table} belongs to publication {publication} and has no replica identity, so the server refuses each UPDATE and DELETE: "
-        f"ADD a PRIMARY KEY, or ALTER TABLE {table} REPLICA IDENTITY FULL, or remove it from the publication"
+        f"`ALTER TABLE {table} REPLICA IDENTITY FULL`, or give it a primary key, or take it out of the publication"
     )
 
 
-def null_keys(watch: TableSpec, column: str) -> str:
-    """Return the message that some rows have no key."""
-    return (
-        f"{shown(watch)} has rows whose key {quoted(column)} is NULL, and such a row cannot be named: give them "
-        "a value, then ALTER the column to NOT NULL"
-    )
+def null_keys(watch: TableSpec, column: str, remedy: str) -> str:
+    """Return the message that some rows have no key. ``remedy``: how the database forbids more of them."""
+    return f"{shown(watch)} has rows whose key {quoted(column)} is NULL, and such a row cannot be named: give them a value, then {remedy}"
 
 
-def may_be_null(column: str) -> str:
+def may_be_null(column: str, remedy: str) -> str:
     """Return the message that rows without a key are possible."""
-    return f"key {quoted(column)} may be NULL, and rows where it is are never claimed: make it NOT NULL"
+    return f"key {quoted(column)} may be NULL, and rows where it is are never claimed: {remedy}"
 
 
 def forbidden(watch: TableSpec, constraint: str, values: Iterable[str], definition: str, remedy: str) -> str:
@@ -104,11 +106,11 @@ def misfit(what: str, column: str, kind: str, remedy: str) -> str:
     return f"{what}: column {quoted(column)} is {kind}: {remedy}"
 
 
-def too_coarse(watch: TableSpec, kind: str, remedy: str) -> str:
+def too_coarse(watch: TableSpec, table: str, kind: str) -> str:
     """Return the message that two claims could have the same stamp."""
     return (
-        f"claimed_at: column {quoted(watch.claimed_at)} is {kind}, too coarse to tell one claim from the next: "
-        f"{remedy}, or name a text column for the owner of a row, as owner='claimed_by'"
+        f"claimed_at: column {quoted(watch.claimed_at)} is {kind}, too coarse to tell one claim from the next: name a text column "
+        f"for the owner of a row, as owner='claimed_by' after `ALTER TABLE {table} ADD COLUMN claimed_by text`"
     )
 
 

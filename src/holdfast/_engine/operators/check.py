@@ -118,7 +118,7 @@ async def _of_rows(rows: Rows) -> AsyncIterator[Check]:
     for warning in found.warnings:
         yield Check("warning", "rows", f"{rows.name}: {warning}")
     for index in found.indexes:
-        remedy = f"`holdfast rows indexes {quote(rows.name)} --create`"
+        remedy = found.by_hand or f"`holdfast rows indexes {quote(rows.name)} --create`"
         yield Check(
             "warning", "rows", f"{rows.name}: each look for due or stuck rows reads more than it must without: {index}", remedy
         )

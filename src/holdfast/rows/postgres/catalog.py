@@ -16,12 +16,14 @@ TEXTS = Queries(Path(__file__).parent / "queries", {})
 
 
 class Column(Struct, frozen=True):
-    """``type`` and ``plain``, with and without its modifier, as SQL writes them; ``base``: of what a domain is made."""
+    """``type`` and ``plain``, with and without its modifier, as SQL writes them; ``base``, in SQL ``base_type``: of what a domain is
+    made."""
 
     name: str
     type: str
     plain: str
     base: str
+    base_type: str
     modifier: int
     category: str
     is_required: bool
@@ -36,14 +38,15 @@ class Column(Struct, frozen=True):
 
 
 class TableFacts(Struct, frozen=True):
-    """``kind``: a letter of ``pg_class.relkind``; ``is_filtered``: by row security, for this user.
-    ``may_find``: it may read where rows are. ``is_touched``: triggers of the user's run with an UPDATE.
+    """``kind``: a letter of ``pg_class.relkind``; ``reader``: this user, in SQL. ``is_filtered``: by row security, for
+    this user. ``may_find``: it may read where rows are. ``is_touched``: triggers of the user's run with an UPDATE.
     ``has_children``: it has partitions, or other tables inherit from it."""
 
     oid: int
     kind: str
     schema: str
     zone: str
+    reader: str
     is_filtered: bool
     may_find: bool
     may_delete: bool
@@ -70,6 +73,11 @@ async def facts_of(way: RowsDatabase, watch: TableSpec) -> TableFacts | str:
         return missing_table(watch, way.public, [each for (each,) in known])
     columns = [Column(**dict(row)) for row in await way.ask("columns", TEXTS.of("columns"), found[0]["oid"])]
     return TableFacts(**dict(found[0]), columns={column.name: column for column in columns})
+
+
+def name_of(watch: TableSpec, facts: TableFacts) -> str:
+    """Return the table's full name in SQL."""
+    return f"{quoted(facts.schema)}.{quoted(watch.table[-1])}"
 
 
 async def indexes_of(way: RowsDatabase, facts: TableFacts) -> list[Usable]:

@@ -5,12 +5,11 @@ import asyncpg
 from holdfast._core.table_spec import TableSpec
 from holdfast.databases.postgres.errors import first_line
 from holdfast.rows import messages as wording
+from holdfast.rows.postgres import remedies
 from holdfast.rows.postgres.catalog import TEXTS, Column, TableFacts
 from holdfast.rows.postgres.database import RowsDatabase
 from holdfast.rows.postgres.statements import Statements, literal
 from holdfast.rows.sql import quoted
-
-_ADD = {"E": "ALTER TYPE … ADD VALUE"}
 
 
 async def findings(way: RowsDatabase, watch: TableSpec, facts: TableFacts, statements: Statements) -> tuple[list[str], list[str]]:
@@ -20,12 +19,12 @@ async def findings(way: RowsDatabase, watch: TableSpec, facts: TableFacts, state
     for what, value in values.items():
         answer = await way.try_out(f"SELECT {statements.typed(value)}::text, {literal(value)}")
         if isinstance(answer, asyncpg.PostgresError):
-            remedy = _ADD.get(status.category, "ALTER it")
+            remedy = remedies.admitting(statements.table, status, value, answer)
             problems.append(
                 wording.misfit(what, status.name, status.type, f"{first_line(answer)}: {remedy}, or name another value")
             )
         elif status.category == "S" and answer[0][0] != answer[0][1]:
-            remedy = f"too short for {value!r}: ALTER it to text"
+            remedy = f"too short for {value!r}: {remedies.retyped(statements.table, status, 'text')}"
             problems.append(wording.misfit(what, status.name, status.type, remedy))
     return (problems, []) if problems else await _of_checks(way, watch, facts, statements)
 
@@ -49,7 +48,8 @@ async def _of_checks(
             unread.append(wording.unread_constraint(watch, label, f"{expression}: {first_line(answer)}"))
         elif answer:
             failing = [state for (state,) in answer]
-            problems.append(wording.forbidden(watch, label, failing, expression, "ALTER TABLE … DROP CONSTRAINT, ADD another"))
+            remedy = f"`ALTER TABLE {statements.table} DROP CONSTRAINT {quoted(name)}`, ADD another"
+            problems.append(wording.forbidden(watch, label, failing, expression, remedy))
     return problems, unread
 
 

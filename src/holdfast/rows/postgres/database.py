@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import cached_property
 from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import asyncpg
 
@@ -18,8 +19,10 @@ from holdfast.databases.postgres.session_settings import KEPT_ALIVE
 from holdfast.databases.postgres.transactions import CONNECTIONS as TRANSACTIONS
 from holdfast.databases.postgres.transactions import TransactionTurns, UserTransaction
 from holdfast.errors import ConfigurationError, HoldfastError, StoreBusy, StoreUnavailable
+from holdfast.rows.postgres.grants import granting
 from holdfast.rows.postgres.sessions import Sessions
 from holdfast.rows.refusals import Parts
+from holdfast.rows.sql import quoted
 
 CONNECTIONS = 4
 """At most in one event loop: each is used for one statement at a time, never while user code runs."""
@@ -153,6 +156,11 @@ class RowsDatabase(Database):
         return TransactionTurns()
 
     @property
+    def _user(self) -> str:
+        user = urlsplit(self._location.url).username
+        return quoted(unquote(user)) if user else "this user"
+
+    @property
     def _kept_alive(self) -> dict[str, str]:
         return {} if self._location.is_pooled else KEPT_ALIVE
 
@@ -168,7 +176,7 @@ class RowsDatabase(Database):
         try:
             return await super()._retrying(action, name)
         except HoldfastError as error:
-            cause, remedy = error.__cause__, _remedy(error.__cause__)
+            cause, remedy = error.__cause__, _remedy(error.__cause__, self._user)
             if cause is None or (remedy is None and not _is_raised(cause)):
                 raise
             text = f"{name}: {self.public}: {failures.first_line(cause)}"
@@ -187,13 +195,15 @@ def _is_raised(error: BaseException) -> bool:
     return isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "").startswith("P0")
 
 
-def _remedy(error: BaseException | None) -> str | None:
+def _remedy(error: BaseException | None, user: str) -> str | None:
     match error:
         case asyncpg.UndefinedTableError() | asyncpg.InvalidSchemaNameError() | asyncpg.UndefinedColumnError():
             return "the table has changed since it was inspected: `holdfast check` reports what does not fit"
         case asyncpg.ObjectNotInPrerequisiteStateError() if "replica identity" in str(error):
-            return "ALTER TABLE … REPLICA IDENTITY FULL, or remove the table from the publication"
+            return "`holdfast check` names the statement that ends this"
         case asyncpg.InsufficientPrivilegeError():
-            return "GRANT it to the user in this URL, or name another"
+            return (
+                f"{granting(failures.first_line(error), user, on_tables='SELECT, INSERT, UPDATE, DELETE')}, or name another user"
+            )
         case _:
             return None

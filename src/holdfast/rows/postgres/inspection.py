@@ -11,20 +11,24 @@ from holdfast.errors import ConfigurationError
 from holdfast.rows import messages as wording
 from holdfast.rows.indexes import Wanted, serves
 from holdfast.rows.postgres import checks as constraints
-from holdfast.rows.postgres.catalog import TEXTS, Column, TableFacts, Usable, facts_of, indexes_of
+from holdfast.rows.postgres import remedies
+from holdfast.rows.postgres.catalog import TEXTS, Column, TableFacts, Usable, facts_of, indexes_of, name_of
 from holdfast.rows.postgres.database import RowsDatabase
+from holdfast.rows.postgres.grants import granting
 from holdfast.rows.postgres.statements import Statements
 from holdfast.rows.sql import nearest, quoted
 
 OWNER_LENGTH = 64
 """Characters that an owner's name may have."""
 
+BY_HAND = "paste it into psql while no other program writes to the table, or create it on each partition CONCURRENTLY before"
+"""How the indexes of a table with partitions are created."""
+
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _MICROSECONDS = 6
 _TEXTS, _NUMBERS = ("text", "varchar", "citext"), ("int2", "int4", "int8", "numeric")
 # What every driver reads, hashes and sends back as the same value: numbers, strings, booleans, times, addresses and enums among them.
 _NAMING = (*"NSBDTIE", "uuid", "bytea", "macaddr")
-_ALTER = "ALTER TABLE … ALTER COLUMN … TYPE timestamptz"
 
 
 async def inspect(way: RowsDatabase, watch: TableSpec) -> Findings:
@@ -38,7 +42,8 @@ async def inspect(way: RowsDatabase, watch: TableSpec) -> Findings:
     if facts.kind not in ("r", "p"):
         return Findings(problems=(wording.not_a_table(watch, _KINDS.get(facts.kind, "no table")),))
     if facts.kind == "r" and facts.has_children:
-        return Findings(problems=(wording.has_heirs(watch),))
+        heirs = await way.ask("heirs", TEXTS.of("heirs"), facts.oid)
+        return Findings(problems=(wording.has_heirs(watch, name_of(watch, facts), [each for (each,) in heirs]),))
     if missing := [*wording.missing_columns(watch, facts.columns)]:
         return Findings(problems=tuple(missing))
     statements, there = Statements(watch, facts), await indexes_of(way, facts)
@@ -54,7 +59,7 @@ async def inspect(way: RowsDatabase, watch: TableSpec) -> Findings:
     warnings = [*unread, *_of_time(watch, facts), *_of_nulls(watch, facts)]
     warnings += [wording.surprising_trigger(watch, quoted(name)) for (name,) in triggers]
     indexes = [statements.create_index(want) for want in missing_indexes(statements, watch, there)]
-    return Findings(tuple(problems), tuple(warnings), tuple(indexes))
+    return Findings(tuple(problems), tuple(warnings), tuple(indexes), BY_HAND if facts.kind == "p" else "")
 
 
 def missing_indexes(statements: Statements, watch: TableSpec, there: Sequence[Usable]) -> list[Wanted]:
@@ -69,10 +74,12 @@ def _of_types(watch: TableSpec, facts: TableFacts) -> Iterator[str]:
         if column.is_generated:
             yield wording.misfit("columns", column.name, "generated", "name one that can be written")
     stamp = facts.columns[watch.claimed_at]
+    table = name_of(watch, facts)
     if stamp.base not in ("timestamptz", "timestamp"):
-        yield wording.misfit("claimed_at", stamp.name, stamp.type, f"name one of a time, or {_ALTER}")
+        change = remedies.timed(table, stamp, facts.zone)
+        yield wording.misfit("claimed_at", stamp.name, stamp.type, f"name one of a time{f', or {change}' if change else ''}")
     elif watch.owner is None and 0 <= stamp.modifier < _MICROSECONDS:
-        yield wording.too_coarse(watch, stamp.type, _ALTER)
+        yield wording.too_coarse(watch, table, stamp.type)
     if watch.stamps is not None:
         yield f"stamps={watch.stamps!r}: column {quoted(stamp.name)} is {stamp.type}, whose form is fixed: leave it out"
     for what, name, kinds in (
@@ -82,9 +89,10 @@ def _of_types(watch: TableSpec, facts: TableFacts) -> Iterator[str]:
     ):
         if name is not None and facts.columns[name].base not in kinds:
             kind = "text" if kinds == _TEXTS else "integer"
-            yield wording.misfit(what, name, facts.columns[name].type, f"name one of type {kind}, or ALTER it to that")
+            change = remedies.retyped(table, facts.columns[name], kind)
+            yield wording.misfit(what, name, facts.columns[name].type, f"name one of type {kind}, or {change}")
     if watch.owner is not None and 0 <= _length(facts.columns[watch.owner]) < OWNER_LENGTH:
-        remedy = f"it needs {OWNER_LENGTH} characters; ALTER it to text"
+        remedy = f"it needs {OWNER_LENGTH} characters: {remedies.retyped(table, facts.columns[watch.owner], 'text')}"
         yield wording.misfit("owner", watch.owner, facts.columns[watch.owner].type, remedy)
 
 
@@ -101,12 +109,12 @@ def _of_rights(watch: TableSpec, facts: TableFacts) -> Iterator[str]:
         if names:
             whole = right == "DELETE" or len(names) >= len(columns)
             what = right if whole else f"{right} ({', '.join(map(quoted, names))})"
-            name = wording.shown(watch)
-            yield f"this user may not {what} in {name}: GRANT {what} ON {name} TO it, or name another user"
+            grant = f"`GRANT {what} ON {name_of(watch, facts)} TO {facts.reader}`"
+            yield f"this user may not {what} in {wording.shown(watch)}: {grant}, or name another user"
     if facts.is_filtered:
         yield (
             f"row security hides rows of {wording.shown(watch)} from this user, and a hidden row stays stuck: "
-            "use a role with BYPASSRLS, or the table's owner"
+            f"`ALTER ROLE {facts.reader} BYPASSRLS`, or name the table's owner"
         )
 
 
@@ -116,7 +124,7 @@ def _of_key(watch: TableSpec, facts: TableFacts, there: Sequence[Usable]) -> Ite
             yield wording.misfit("key", column.name, column.type, "name one of numbers, texts, uuids or times")
     unique = [each.index.columns for each in there if each.is_unique and each.is_valid]
     if not any(set(columns) <= set(watch.key) for columns in unique):
-        yield wording.not_unique(watch, [[name for name in columns if name] for columns in unique])
+        yield wording.not_unique(watch, name_of(watch, facts), [[name for name in columns if name] for columns in unique])
 
 
 async def _of_contents(way: RowsDatabase, watch: TableSpec, facts: TableFacts, statements: Statements) -> AsyncIterator[str]:
@@ -124,13 +132,14 @@ async def _of_contents(way: RowsDatabase, watch: TableSpec, facts: TableFacts, s
         if not facts.columns[name].is_required:
             ((found,),) = await way.ask("inspect", statements.texts.of("null_key", column=quoted(name)))
             if found:
-                yield wording.null_keys(watch, name)
+                yield wording.null_keys(watch, name, remedies.required(name_of(watch, facts), name))
     for name in ("condition", "trial"):
         if isinstance(answer := await way.try_out(statements.texts.of(name)), asyncpg.PostgresError):
             break
     match answer:
         case asyncpg.InsufficientPrivilegeError():
-            yield wording.wrong_sql(watch, first_line(answer), "GRANT what it reads to the user in this URL, or name another")
+            error = first_line(answer)
+            yield wording.wrong_sql(watch, error, granting(error, facts.reader, on_tables="SELECT"))
         case asyncpg.UndefinedColumnError():
             remedy = f"correct the SQL; {nearest(_name_in(first_line(answer)), facts.columns)}"
             yield wording.wrong_sql(watch, first_line(answer), remedy)
@@ -139,15 +148,18 @@ async def _of_contents(way: RowsDatabase, watch: TableSpec, facts: TableFacts, s
 
 
 def _of_time(watch: TableSpec, facts: TableFacts) -> Iterator[str]:
+    change = remedies.timed(name_of(watch, facts), facts.columns[watch.claimed_at], facts.zone)
     if facts.columns[watch.claimed_at].base == "timestamp" and facts.zone not in ("UTC", "Etc/UTC", "GMT"):
         yield (
             f"claimed_at: {quoted(watch.claimed_at)} has no time zone, and sessions here have {facts.zone}: when "
-            f"its clocks are put forward, rows look an hour older and may be reset too early: {_ALTER}, or SET timezone to UTC"
+            f"its clocks are put forward, rows look an hour older and may be reset too early: {change}"
         )
 
 
 def _of_nulls(watch: TableSpec, facts: TableFacts) -> Iterator[str]:
-    yield from (wording.may_be_null(name) for name in watch.key if not facts.columns[name].is_required)
+    for name in watch.key:
+        if not facts.columns[name].is_required:
+            yield wording.may_be_null(name, remedies.required(name_of(watch, facts), name))
 
 
 def _length(column: Column) -> int:

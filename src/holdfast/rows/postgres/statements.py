@@ -10,7 +10,7 @@ from holdfast._core.text import storable_text
 from holdfast._ports.table import RowFence
 from holdfast.rows.assignments import Assignments, Dialect
 from holdfast.rows.indexes import Wanted, wanted
-from holdfast.rows.postgres.catalog import TableFacts
+from holdfast.rows.postgres.catalog import TableFacts, name_of
 from holdfast.rows.sql import Queries, ended, quoted
 
 _FOLDER = Path(__file__).parent / "queries"
@@ -155,7 +155,7 @@ class Statements:
     @property
     def table(self) -> str:
         """The table's full name in SQL."""
-        return f"{quoted(self._facts.schema)}.{quoted(self._watch.table[-1])}"
+        return name_of(self._watch, self._facts)
 
     def typed(self, value: Value) -> str:
         """Write a value of the status with its type, where its context does not make the type clear."""

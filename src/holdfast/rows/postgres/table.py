@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from operator import itemgetter
+from shlex import quote
 from typing import Any
 
 import asyncpg
@@ -22,7 +23,8 @@ from holdfast._ports.table import (
     RowWriter,
     States,
 )
-from holdfast.errors import HoldfastError, Unsupported
+from holdfast.databases.postgres.errors import first_line
+from holdfast.errors import ConfigurationError, HoldfastError, Unsupported
 from holdfast.rows import messages as wording
 from holdfast.rows.postgres import inspection, moves
 from holdfast.rows.postgres.catalog import facts_of, indexes_of
@@ -62,14 +64,22 @@ class PostgresTable:
         there = await indexes_of(self._way, facts)
         missing = inspection.missing_indexes(statements, self._watch, there)
         if missing and facts.kind == "p":
-            remedy = "create them on each partition CONCURRENTLY, then on the table, or all at once while no other program writes"
-            raise Unsupported(f"rows {self._watch.name}: {wording.shown(self._watch)} has partitions: {remedy}")
-        async with self._way.dedicated() as link:
-            for want in missing:
-                if any(each.index.name == want.name and not each.is_valid for each in there):
-                    await link.execute(statements.drop_index(want))
-                run.append(statements.create_index(want))
-                await link.execute(run[-1])
+            statement = "; ".join(map(statements.create_index, missing))
+            text = f"{wording.shown(self._watch)} has partitions: `{statement}`: {inspection.BY_HAND}"
+            raise Unsupported(f"rows {self._watch.name}: {text}")
+        try:
+            async with self._way.dedicated() as link:
+                for want in missing:
+                    if any(each.index.name == want.name and not each.is_valid for each in there):
+                        await link.execute(statements.drop_index(want))
+                    run.append(statements.create_index(want))
+                    await link.execute(run[-1])
+        except ConfigurationError as error:
+            if not isinstance(error.__cause__, asyncpg.InsufficientPrivilegeError):
+                raise
+            listed = f"`holdfast rows indexes {quote(self._watch.name)}`"
+            remedy = f"{first_line(error.__cause__)}: what {listed} lists, pasted into psql by that owner, creates them"
+            raise wording.refusal(self._watch, remedy) from error
         return tuple(run)
 
     async def has_due(self) -> bool:

@@ -10,6 +10,8 @@ from holdfast.rows.sql import quoted
 from holdfast.rows.sqlite.catalog import TOKEN, TableFacts
 from holdfast.rows.sqlite.forms import Stamp, form_of
 
+REBUILDING = "https://www.sqlite.org/lang_altertable.html"
+"""How a column or a constraint is changed: by a new table."""
 _SOME_TIME = 1.5e9
 
 
@@ -39,7 +41,7 @@ def findings(watch: TableSpec, facts: TableFacts) -> tuple[list[str], list[str]]
             failing = None if folded & others else _failing(scratch, expression)
             label = f"the CHECK constraint ({expression})"
             if failing:
-                remedy = "rebuild the table with another (https://www.sqlite.org/lang_altertable.html)"
+                remedy = f"rebuild the table with another ({REBUILDING})"
                 problems.append(wording.forbidden(watch, label, failing, "see there", remedy))
             elif failing is None and watch.status.casefold() in folded:
                 unread.append(wording.unread_constraint(watch, label, "see there"))

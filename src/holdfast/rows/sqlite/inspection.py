@@ -14,6 +14,7 @@ from holdfast.rows.sqlite.database import RowsFile, StatementRefused
 from holdfast.rows.sqlite.forms import form_of, forms_of
 from holdfast.rows.sqlite.statements import Statements, literal
 
+_REQUIRED = f"rebuild the table with NOT NULL there ({checks.REBUILDING})"
 SAMPLED = 10_000
 """Rows whose stamps are read, of those in progress and of the newest."""
 
@@ -52,7 +53,7 @@ def _of_types(watch: TableSpec, facts: TableFacts) -> Iterator[str]:
     stamp = facts.columns[watch.claimed_at]
     if form_of(watch, facts.columns).is_whole and watch.owner is None:
         what = "milliseconds" if watch.stamps == "epoch_ms" else "seconds"
-        yield wording.too_coarse(watch, f"{stamp.type}, whole {what}", "make it TEXT or REAL")
+        yield wording.too_coarse(watch, quoted(watch.table[-1]), f"{stamp.type}, whole {what}")
     for what, name in (("owner", watch.owner), ("reason", watch.reason)):
         if name is not None and facts.columns[name].affinity in ("INTEGER", "REAL", "NUMERIC"):
             yield wording.misfit(what, name, facts.columns[name].type, "name one of type TEXT")
@@ -62,12 +63,12 @@ def _of_types(watch: TableSpec, facts: TableFacts) -> Iterator[str]:
 
 def _of_key(file: RowsFile, watch: TableSpec, facts: TableFacts, statements: Statements) -> Iterator[str]:
     if not any(set(columns) <= set(watch.key) for columns in facts.unique):
-        yield wording.not_unique(watch, facts.unique)
+        yield wording.not_unique(watch, quoted(watch.table[-1]), facts.unique)
     for name in watch.key:
         if not facts.columns[name].is_required:
             ((found,),) = file.ask("inspect", statements.texts.of("null_key", column=quoted(name)))
             if found:
-                yield wording.null_keys(watch, name)
+                yield wording.null_keys(watch, name, _REQUIRED)
 
 
 def _of_sql(file: RowsFile, watch: TableSpec, facts: TableFacts, statements: Statements) -> Iterator[str]:
@@ -110,7 +111,7 @@ def _of_stamps(file: RowsFile, watch: TableSpec, statements: Statements) -> tupl
 
 def _of_nulls(watch: TableSpec, facts: TableFacts) -> Iterator[str]:
     columns = (facts.columns[name] for name in watch.key)
-    yield from (wording.may_be_null(column.name) for column in columns if not column.is_required and not column.is_key)
+    yield from (wording.may_be_null(column.name, _REQUIRED) for column in columns if not column.is_required and not column.is_key)
 
 
 def _of_triggers(watch: TableSpec, facts: TableFacts) -> Iterator[str]:

@@ -4,6 +4,7 @@ SELECT
     format_type(atttypid, atttypmod) AS type,
     format_type(atttypid, NULL) AS plain,
     base.typname AS base,
+    format_type(base.oid, NULL) AS base_type,
     CASE WHEN own.typtype = 'd' THEN own.typtypmod ELSE atttypmod END AS modifier,
     base.typcategory::text AS category,
     attnotnull OR own.typnotnull AS is_required,

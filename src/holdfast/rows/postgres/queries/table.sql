@@ -4,6 +4,7 @@ SELECT
     table_.relkind::text AS kind,
     schema_.nspname AS schema,
     current_setting('TimeZone') AS zone,
+    quote_ident(current_user) AS reader,
     row_security_active(table_.oid) AS is_filtered,
     CASE WHEN relkind IN ('r', 'p') THEN has_column_privilege(table_.oid, 'ctid', 'SELECT') ELSE false END AS may_find,
     has_table_privilege(table_.oid, 'DELETE') AS may_delete,
