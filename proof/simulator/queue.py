@@ -174,6 +174,10 @@ class FaultyTransport:
         """Return whether no message of these queues waits."""
         return not any(queues is None or each.queue in queues for each in self._queue.waiting)
 
+    async def problem(self) -> str:
+        """Return that none is known."""
+        return ""
+
     async def republish(self, jobs: Sequence[DueJob]) -> None:
         """Publish a message for each wait of a job once."""
         for due in jobs:

@@ -1,6 +1,7 @@
 """An explanation names each reason why a job does not run, the most important first, with a command that helps."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -199,6 +200,19 @@ def test_a_blocked_member_names_what_it_waits_for() -> None:
     assert causes_of(root, workflow(done, parents[0]))[0][1] == "it is the workflow release, and waits for p0 (running)"
 
 
+@pytest.mark.parametrize("asking", [{"state": State.HELD}, {"state": State.BLOCKED, "awaits": "go"}])
+def test_a_node_that_waits_for_an_operator_is_named_by_all_that_wait_for_it(asking: dict[str, Any]) -> None:
+    behind, own = member("behind", State.BLOCKED, UUID(int=11), UUID(int=10)), member("own", State.BLOCKED, OWN, UUID(int=11))
+    view = workflow(member("charge", State.RUNNING, UUID(int=10)), behind, own)
+    first = structs.replace(view.nodes[0], **asking)
+    view = structs.replace(view, nodes=(first, *view.nodes[1:]))
+    look = f"`holdfast jobs explain {first.job}` shows what charge waits for; "
+    for waiting in (blocked(), structs.replace(blocked(), id=ROOT)):
+        assert causes_of(waiting, view)[0][2].startswith(look)
+    paused = structs.replace(view, paused_at=NOW, nodes=(structs.replace(first, is_paused=True, awaits=None), *view.nodes[1:]))
+    assert causes_of(blocked(), paused)[-1][2].startswith("nothing to do; ")
+
+
 def test_a_job_that_depends_on_others_names_those_that_have_not_ended() -> None:
     parents = [structs.replace(JOB, id=UUID(int=n), task=f"p{n}", state=State.RUNNING) for n in range(4)]
     parents[3] = structs.replace(parents[3], state=State.COMPLETED)
@@ -274,5 +288,7 @@ def test_a_member_that_ended_because_of_others_names_them() -> None:
             f"`holdfast workflows retry {ROOT}` runs again what did not complete",
         )
     ]
+    paused = workflow(flow=Flow(id=ROOT, paused_at=NOW))
+    assert causes_of(failed, paused)[0][2].endswith(f", once `holdfast workflows resume {ROOT}` has ended its pause")
     cancelled = structs.replace(blocked(), state=State.CANCELLED, reason=Reason.BY_WORKFLOW)
     assert causes_of(cancelled, workflow())[0][1] == "it was cancelled with its workflow release"

@@ -1,7 +1,8 @@
 """A check is red for a transport by which no hint arrives, for every cause."""
 
 import asyncio
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from holdfast._system.clock import SystemRandomness
 from holdfast.opening import open_transport
 from holdfast.settings import Settings
 from holdfast.testing.servers import NatsServer, PgBouncer, PostgresServer
+from holdfast.testing.servers.nats import find_nats
 from holdfast.testing.servers.pgbouncer import has_pgbouncer
 from holdfast.transports.inprocess import InProcessTransport, Listener
 from holdfast.transports.polling import PollingTransport
@@ -75,6 +77,24 @@ def test_a_check_of_an_app_looks_at_its_transport_too(tmp_path: Path) -> None:
         server.stop()
         assert [found.level for found in app.check() if found.name == "transport"] == ["error"]
         app.close()
+
+
+def test_nats_without_jetstream_is_red_until_the_flag_that_is_named_is_given() -> None:
+    class Plain(NatsServer):
+        flags: tuple[str, ...] = ()
+
+        def _words(self) -> Sequence[str | Path]:
+            return (find_nats(), "-a", "127.0.0.1", "-p", str(self.port), "-sd", self.folder, *self.flags)
+
+    with Plain() as server:
+        found = checked(at("memory://", server.url))
+        assert found.level == "error"
+        flag = re.search(r"`nats-server (\S+)`", found.message)
+        assert flag is not None
+        server.flags = (flag[1],)
+        server.stop()
+        server.start()
+        assert checked(at("memory://", server.url)).level == "ok"
 
 
 def test_where_no_server_carries_hints_nothing_is_reported(tmp_path: Path) -> None:

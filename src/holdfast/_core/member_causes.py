@@ -32,12 +32,14 @@ def pending_causes(job: JobRecord, workflow: WorkflowView) -> tuple[Cause, ...]:
     some = f"{own.needs:,} of " if own is not None and 0 < own.needs < len(left) else ""
     waiting = f"{what}waits for {some}{_named(left)}" if left else f"{what}waits for other jobs of its workflow"
     see = f"`holdfast workflows show {workflow.id}` shows them all; `holdfast workflows cancel {workflow.id}` ends them"
-    return *pause, Cause(Code.BLOCKED, waiting, f"nothing to do; {see}")
+    return *pause, Cause(Code.BLOCKED, waiting, f"{_ask(workflow.nodes)}; {see}")
 
 
 def ended_cause(job: JobRecord, workflow: WorkflowView) -> Cause:
     """Return why a job has ended without running: others of its workflow did not complete, or all of it was cancelled."""
     again = f"`holdfast workflows retry {workflow.id}` runs again what did not complete"
+    if workflow.paused_at is not None:
+        again = f"{again}, once `holdfast workflows resume {workflow.id}` has ended its pause"
     if failed := [each for each in workflow.after if each.state in (State.FAILED, State.CANCELLED)]:
         again = f"`holdfast jobs retry {failed[0].job}` runs that job again, and this one after it"
     if job.reason is Reason.BY_WORKFLOW:
@@ -61,7 +63,13 @@ def _of_parents(job: JobRecord, parents: Sequence[NodeView]) -> Cause:
     needs = 0 if job.member is None else job.member.needs
     some = f"{needs:,} of " if 0 < needs < len(left) else ""
     waiting = f"it waits for {some}{_named(left)}" if left else "it waits for jobs that have just ended"
-    return Cause(Code.BLOCKED, waiting, f"nothing to do; `holdfast jobs cancel {job.id}` ends it without them")
+    return Cause(Code.BLOCKED, waiting, f"{_ask(parents)}; `holdfast jobs cancel {job.id}` ends it without them")
+
+
+def _ask(nodes: Sequence[NodeView]) -> str:
+    """Return what an operator does so that nodes go on: look at the first that waits for a decision or for a signal."""
+    asking = next((node for node in nodes if (node.state is State.HELD and not node.is_paused) or node.awaits is not None), None)
+    return "nothing to do" if asking is None else f"`holdfast jobs explain {asking.job}` shows what {asking.name} waits for"
 
 
 def _of_pause(job: JobRecord, workflow: WorkflowView) -> Cause:
@@ -73,8 +81,9 @@ def _of_pause(job: JobRecord, workflow: WorkflowView) -> Cause:
     failed = [each for each in ended if each.reason not in BECAUSE_OF_OTHERS]
     if not failed:
         return Cause(Code.PAUSED, message, resume)
-    choices = "with `--failed retry` those run again, with `--failed continue` what depends on them runs"
-    remedy = f"{resume} and fails what depends on the failures that the pause held back; {choices}"
+    again = f"`holdfast workflows resume {workflow.id} --failed retry` runs those again"
+    others = f"`holdfast workflows resume {workflow.id} --failed continue` runs what depends on them"
+    remedy = f"{resume} and fails what depends on the failures that the pause held back; {again}; {others}"
     return Cause(Code.PAUSED, f"{message}; {_named(failed)} did not complete", remedy)
 
 

@@ -72,6 +72,10 @@ class Deliveries(Protocol):
         """Return whether no message waits to be delivered; ``False`` also if no worker has subscribed yet, or it is unknown."""
         ...
 
+    async def problem(self) -> str:
+        """Return why no message can be delivered, with the remedy; empty if messages can, or if it is unknown."""
+        ...
+
     async def republish(self, jobs: Sequence[DueJob]) -> None:
         """Publish again jobs that no worker has claimed; messages of several supervisors about one wait of a job count as one."""
         ...

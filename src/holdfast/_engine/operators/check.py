@@ -83,7 +83,7 @@ async def check_hints(open_one: Callable[[], Transport], name: str, mark: UUID, 
         for _ in range(round(timeout / PAUSE)):
             await sender.publish([Hint(ids=(mark,))])
             if await wake.wait(PAUSE):
-                return Check("ok", "transport", f"hints arrive by {name}")
+                return await _of_deliveries(listener, name)
     finally:
         await sender.close()
         await listener.close()
@@ -91,6 +91,14 @@ async def check_hints(open_one: Callable[[], Transport], name: str, mark: UUID, 
     pooled = "; behind PgBouncer use ?pooler=transaction" if name.startswith("LISTEN") else ""
     remedy = f"check that its server is running and lets this user in{pooled}; or use transport='poll'"
     return Check("error", "transport", message, remedy)
+
+
+async def _of_deliveries(transport: Transport, name: str) -> Check:
+    """Return what is found where hints arrive: also jobs may have to be handed out."""
+    problem = "" if transport.deliveries is None else await transport.deliveries.problem()
+    if problem:
+        return Check("error", "transport", f"{name} delivers no jobs, and workers poll instead: {problem}")  # it names its remedy
+    return Check("ok", "transport", f"hints arrive by {name}")
 
 
 async def check_rows(watches: Iterable[Rows]) -> tuple[Check, ...]:

@@ -123,6 +123,10 @@ class Session:
                 return False
         return True
 
+    async def require_answers(self) -> None:
+        """Raise what a request for jobs would: where there is no JetStream, or this user may not ask it. It makes nothing."""
+        await self._manager.account_info()
+
     # inside
 
     async def _on_wake(self, message: Msg) -> None:

@@ -9,11 +9,11 @@ from nats.aio.client import Client
 from nats.js.errors import NotFoundError
 
 from holdfast._core.answers import DueJob
-from holdfast._core.text import printable
 from holdfast._core.transport_url import TransportUrl
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.transport import Delivery, Hint
 from holdfast.transports._upkeep import PerLoop, Upkeep
+from holdfast.transports.nats.complaints import complaint
 from holdfast.transports.nats.session import FAILURES, Session
 
 CONNECT_LIMIT, CLOSING = 5.0, 1.0
@@ -85,6 +85,16 @@ class NatsTransport:
             self._complain(error)
             return False
 
+    async def problem(self) -> str:
+        """Return why JetStream hands out no jobs; empty if it answers, or if no server does."""
+        session = await self._posts.here().upkeep.session(PUBLISH_LIMIT)
+        try:
+            if session is not None:
+                await session.require_answers()
+        except FAILURES as error:
+            return complaint(error, self._stream)
+        return ""
+
     async def republish(self, jobs: Sequence[DueJob]) -> None:
         """Publish these jobs once more."""
         await self._send(lambda session: session.republish(jobs))
@@ -106,10 +116,10 @@ class NatsTransport:
         return _LoopConnection(self._address, self._stream, clock=self._clock, chance=self._chance)
 
     def _complain(self, error: Exception) -> None:
-        complaint = printable(f"{type(error).__name__}: {error}")
-        if complaint != self._complaint:
-            self._complaint = complaint
-            logger.warning("NATS at %s delivers no jobs; workers poll instead: %s", self._address.public, complaint)
+        found = complaint(error, self._stream)
+        if found != self._complaint:
+            self._complaint = found
+            logger.warning("NATS at %s delivers no jobs; workers poll instead: %s", self._address.public, found)
 
 
 class _LoopConnection:
