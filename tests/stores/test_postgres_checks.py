@@ -1,6 +1,7 @@
 """A check finds what is wrong with a server or with the store's tables before it does harm, and names the remedy."""
 
 import asyncio
+import re
 from collections.abc import Iterator
 
 import psycopg
@@ -97,6 +98,17 @@ def test_settings_that_lose_or_stop_work_are_reported(
     careful.server.configure(**settings)
     found = found_at(dsn)
     assert (found[name].level, word in found[name].message) == (level, True)
+
+
+@pytest.mark.parametrize("what", ["DATABASE {0}", "ROLE {1}", "ROLE {1} IN DATABASE {0}", "SYSTEM"])
+def test_a_read_only_default_is_gone_after_the_statements_of_its_remedy(careful: Ground, what: str) -> None:
+    dsn = careful.database()
+    place = what.format(dsn.rpartition("/")[2], "postgres")
+    careful.server.sql(f"ALTER {place} SET default_transaction_read_only = on", "SELECT pg_reload_conf()")
+    statements = re.findall(r"`([A-Z][^`]+)`", found_at(dsn)["read-only"].remedy)
+    assert statements
+    careful.server.sql(*statements, dsn=dsn)  # in sessions that are read-only themselves
+    assert until(lambda: "read-only" not in found_at(dsn), within=STALL)
 
 
 def test_a_stand_by_is_an_error(careful: Ground) -> None:

@@ -174,10 +174,9 @@ def test_the_command_lists_the_roles_to_grant(tenant: str, tmp_path: Path, monke
     monkeypatch.setattr(sys, "path", list(sys.path))
     done = CliRunner().invoke(root, ["migrate", "granted:app", "--roles"])
     assert (done.exit_code, done.stderr) == (0, "")
-    assert (
-        done.stdout.splitlines()[1]
-        == f"roles to grant to your users: {', '.join(f'{schema_of(tenant)}_{role}' for role in ROLES)}"
-    )
+    names = [f"{schema_of(tenant)}_{role}" for role in ROLES]
+    example = f'in psql: GRANT {schema_of(tenant)}_work TO "USER"'
+    assert done.stdout.splitlines()[1] == f"roles to grant to your users: {', '.join(names)}; {example}"
 
 
 def test_a_user_without_the_right_to_create_roles_learns_how_to_get_them(tenant: str, postgres_server: PostgresServer) -> None:

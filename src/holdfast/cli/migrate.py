@@ -17,4 +17,6 @@ def migrate(target: str | None, url: str | None, with_roles: bool) -> None:
         before, after = app.migrate()
         click.echo(f"schema {after}, up to date already" if before == after else f"schema {before} became {after}")
         if with_roles:
-            click.echo(f"roles to grant to your users: {', '.join(app.create_roles())}")
+            roles = app.create_roles()
+            example = next((role for role in roles if role.endswith("_work")), roles[0])
+            click.echo(f'roles to grant to your users: {", ".join(roles)}; in psql: GRANT {example} TO "USER"')

@@ -1,7 +1,9 @@
 """The meaning of a driver's error for the caller of a verb."""
 
 import asyncio
+import re
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 import asyncpg
 
@@ -24,7 +26,10 @@ MIGRATE: Final = "run `holdfast migrate module:app`, or app.migrate()"
 
 ROLES: Final = "`holdfast migrate --roles --url URL`"
 """The command that makes roles with rights, for the owner of the schema: another user's own URL would not do."""
-_ROLE: Final = f"use a role that may; {ROLES}, with the URL of the schema's owner, makes such roles"
+_ROLE: Final = f"use a role that may; {ROLES}, with the URL of the schema's owner, makes such roles and prints how to grant them"
+_PRIMARY: Final = "check that the URL names the primary, or all servers (postgresql://user@one,two/database)"
+STANDBY: Final = f"is read-only: a standby, or not recovered yet: {_PRIMARY}"
+_WRITABLE: Final = f"{_PRIMARY}, and that default_transaction_read_only is off: `holdfast check` names what sets it"
 
 UNLOCK: Final = (
     "another session keeps a lock; `SELECT pid, state, query FROM pg_stat_activity WHERE xact_start IS NOT NULL ORDER BY xact_start` "
@@ -43,6 +48,8 @@ _TRANSIENT: Final = (
     asyncpg.InvalidCachedStatementError,  # a migration has changed a table since the statement was planned
 )
 """Errors of these classes that end without an operator."""
+
+_NO_CONNECT: Final = re.compile(r'permission denied for database ("(?:[^"]|"")+")')
 
 _TRY: Final = "`holdfast check` moves a job in a transaction that it rolls back, and names what is refused"
 _IDENTITY: Final = (
@@ -71,7 +78,7 @@ def statement_error(name: str, public: str, error: BaseException) -> HoldfastErr
         case asyncpg.LockNotAvailableError():
             return StoreBusy(f"{name}: {public}: {cause}: {UNLOCK}")
         case asyncpg.ReadOnlySQLTransactionError():
-            return StoreUnavailable(f"{name}: {public} is read-only: {cause}")
+            return StoreUnavailable(f"{name}: {public} is read-only: {cause}: {_WRITABLE}")
         case asyncpg.PostgresError() if is_refusal(error):
             return StoreRefused(f"{name}: {public}: {cause}: {_IDENTITY if 'replica identity' in cause else _TRY}")
         case _:
@@ -86,12 +93,21 @@ def is_refusal(error: asyncpg.PostgresError) -> bool:
 def connect_error(public: str, error: BaseException) -> HoldfastError:
     """Return the error to raise for a failed connect; one that waiting does not end is a ``ConfigurationError``."""
     cause = first_line(error)
+    if isinstance(error, asyncpg.InsufficientPrivilegeError) and (found := _NO_CONNECT.match(cause)):
+        grant = f"GRANT CONNECT ON DATABASE {found[1]} TO {_user_of(public)}"
+        return ConfigurationError([f"{public}: {cause}: as the owner of the database: `{grant}`"])
     for kind, remedy in _HOPELESS.items():
         if isinstance(error, kind):
             return ConfigurationError([f"{public}: {cause}: {remedy}"])
     if isinstance(error, asyncpg.ProtocolViolationError) and "startup parameter" in cause:
         return ConfigurationError([f"{public}: {cause}: this is a pooler, add ?pooler=transaction to the URL"])
     return StoreUnavailable(f"{public} cannot be reached: {cause}")
+
+
+def _user_of(public: str) -> str:
+    """Return the user of a URL, quoted, as SQL takes it; without one, the word that stands for all."""
+    user = urlsplit(public).username
+    return "PUBLIC" if user is None else '"{}"'.format(unquote(user).replace('"', '""'))
 
 
 def first_line(error: BaseException) -> str:

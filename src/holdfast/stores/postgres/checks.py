@@ -22,14 +22,15 @@ SPARE: Final = 10
 MOST: Final = 10_001
 DAYS_AHEAD: Final = 8
 
-_BREAKS = "turn it on: without it a crash of the machine damages the database"
+_BREAKS: Final = "without it a crash of the machine damages the database"
+_RELOAD: Final = "`SELECT pg_reload_conf()`"
 
 
 async def check(link: Connection, name: str, public: str, sql: Callable[[str], str], wall: Callable[[], float]) -> list[Check]:
     """Return all findings; a missing schema is one of them, and is not created. ``wall``: the clock of this machine."""
     sent = wall()
     (server,) = await link.fetch(sql("server_facts"), name)
-    found = [*_of_server(server), *_of_load(server), _of_clock(server["now"] / 1e6 - (sent + wall()) / 2)]
+    found = [*_of_server(server), *_of_load(server, name), _of_clock(server["now"] / 1e6 - (sent + wall()) / 2)]
     version = await schema.version_of(link, name)
     try:
         schema.require(version, name, public)
@@ -59,11 +60,12 @@ def _of_server(server: Row) -> Iterator[Check]:
         remedy = "name the primary, or all servers: postgresql://user@one,two/database"
         yield Check("error", "read-only", "this server is a standby, and nothing can be written", remedy)
     elif server["is_read_only"]:
-        remedy = "ALTER DATABASE or ROLE … RESET default_transaction_read_only"
-        yield Check("error", "read-only", "transactions are read-only by default, and nothing can be written", remedy)
+        message = f"transactions are read-only by default ({server['read_only_by']}), and nothing can be written"
+        yield Check("error", "read-only", message, _writable(server))
     for name, is_on in (("fsync", server["has_fsync"]), ("full_page_writes", server["has_full_pages"])):
         if not is_on:
-            yield Check("warning", "durability", f"{name} is off", _BREAKS)
+            remedy = f"`ALTER SYSTEM SET {name} = on`, then {_RELOAD}: {_BREAKS}"
+            yield Check("warning", "durability", f"{name} is off", remedy)
     if server["synchronous_commit"] == "off":
         message = "synchronous_commit is off by default; holdfast raises it for its own commits"
         yield Check("warning", "durability", message, "turn it on where your own rows belong to a job")
@@ -77,21 +79,32 @@ def _of_server(server: Row) -> Iterator[Check]:
         yield Check("warning", "replication", message, "see what keeps it: its disk, the network, a long query on it")
 
 
-def _of_load(server: Row) -> Iterator[Check]:
+def _writable(server: Row) -> str:
+    """Return what makes transactions writable again, by where the setting comes from. A session that is read-only may run it too."""
+    user, database = server["user"], server["database"]
+    of = {"database": f"DATABASE {database}", "user": f"ROLE {user}", "database user": f"ROLE {user} IN DATABASE {database}"}
+    if (what := of.get(server["read_only_by"])) is not None:
+        return f"`BEGIN READ WRITE; ALTER {what} RESET default_transaction_read_only; COMMIT`"
+    if server["read_only_by"] in ("client", "session"):
+        return "leave default_transaction_read_only out of the options of the URL"
+    return "`ALTER SYSTEM SET default_transaction_read_only = off`, then " + _RELOAD
+
+
+def _of_load(server: Row, name: str) -> Iterator[Check]:
     if (server["oldest"] or 0.0) > LONG:
         message = f"a transaction is open for {server['oldest'] / 60:.0f} min ({server['whose']}): dead rows pile up behind it"
-        yield Check("warning", "transactions", message, "end it, and set idle_in_transaction_session_timeout for its role")
+        remedy = f"`SELECT pg_terminate_backend({server['pid']})` ends it; set idle_in_transaction_session_timeout for its role"
+        yield Check("warning", "transactions", message, remedy)
     if (server["oldest_prepared"] or 0.0) > LONG:
         message = f"a prepared transaction is {server['oldest_prepared'] / 60:.0f} min old: dead rows pile up behind it"
         yield Check("warning", "transactions", message, "COMMIT PREPARED or ROLLBACK PREPARED it: see pg_prepared_xacts")
     if not server["has_autovacuum"]:
-        yield Check(
-            "error", "autovacuum", "autovacuum is off: the tables grow without limit", "turn autovacuum and track_counts on"
-        )
+        remedy = f"`ALTER SYSTEM SET autovacuum = on`, `ALTER SYSTEM SET track_counts = on`, then {_RELOAD}"
+        yield Check("error", "autovacuum", "autovacuum is off: the tables grow without limit", remedy)
     if server["unvacuumed"]:
-        yield Check(
-            "error", "autovacuum", f"autovacuum is off for {server['unvacuumed']}", "ALTER TABLE … RESET (autovacuum_enabled)"
-        )
+        tables = server["unvacuumed"]
+        remedy = f"`{'; '.join(f'ALTER TABLE {name}.{table} RESET (autovacuum_enabled)' for table in tables)}`"
+        yield Check("error", "autovacuum", f"autovacuum is off for {', '.join(tables)}", remedy)
     if server["dead"]:
         remedy = "see what keeps autovacuum from it: a long transaction, a replication slot, too few autovacuum workers"
         yield Check("warning", "dead rows", f"more dead rows than living ones: {server['dead']}", remedy)

@@ -17,6 +17,7 @@ from holdfast._core.postgres_url import problems_of_location
 from holdfast._core.schema_name import problems_of_schema
 from holdfast._ports.clock import Clock, Randomness
 from holdfast.databases import queries
+from holdfast.databases.postgres import errors as failures
 from holdfast.databases.postgres import session_settings as sessions
 from holdfast.databases.postgres.database import CONNECTIONS, SEARCH_LIMIT, Database
 from holdfast.databases.postgres.pool import Connection
@@ -117,7 +118,7 @@ class StoreDatabase(Database):
         public = self._location.public
         async with link.transaction(isolation="read_committed"):  # behind a pooler, this keeps to one server
             if await link.fetchval("SELECT pg_is_in_recovery()"):
-                raise StoreUnavailable(f"{public} is read-only: a standby, or not recovered yet")
+                raise StoreUnavailable(f"{public} {failures.STANDBY}")
             version = await schemas.version_of(link, self._schema)
         schemas.require(version, self._schema, public)
 

@@ -5,6 +5,8 @@ SELECT
     quote_ident(current_user) AS "user",
     pg_is_in_recovery() AS is_standby,
     (SELECT reset_val FROM pg_settings WHERE name = 'default_transaction_read_only') = 'on' AS is_read_only,
+    (SELECT source FROM pg_settings WHERE name = 'default_transaction_read_only') AS read_only_by,
+    quote_ident(current_database()) AS database,
     current_setting('fsync') = 'on' AS has_fsync,
     current_setting('full_page_writes') = 'on' AS has_full_pages,
     (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit') AS synchronous_commit,
@@ -12,6 +14,7 @@ SELECT
     (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint AS now,
     extract(epoch FROM now() - oldest.xact_start)::double precision AS oldest,
     format('%s of %s, pid %s', coalesce(nullif(oldest.application_name, ''), 'a client'), oldest.usename, oldest.pid) AS whose,
+    oldest.pid AS pid,
     (SELECT extract(epoch FROM now() - min(prepared))::double precision FROM pg_prepared_xacts) AS oldest_prepared,
     (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections,
     current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer AS most,
@@ -20,7 +23,7 @@ SELECT
         SELECT FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')
     ) AS is_standby_missing,
     (
-        SELECT string_agg(relname, ', ' ORDER BY relname)
+        SELECT array_agg(relname::text ORDER BY relname)
         FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
         WHERE nspname = :schema AND 'autovacuum_enabled=false' = ANY (reloptions)
     ) AS unvacuumed,
