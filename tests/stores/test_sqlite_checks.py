@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from holdfast._core.answers import Check
 from holdfast._core.job import State
 from holdfast._core.policy import RETENTION_FLOOR, Policy
+from holdfast.databases.sqlite import driver
 from holdfast.stores.sqlite import checks, rights, schema
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contracts.scene import Scene, play
@@ -42,18 +44,51 @@ def test_a_check_makes_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("what", ["folder", "file"])
+@pytest.mark.parametrize("what", ["folder", "file", "file-wal"])
 def test_a_folder_or_a_file_that_may_not_be_written_is_named_with_the_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     path = tmp_path / "jobs.db"
     using(store_on(path), lambda store: store.migrate())
-    denied = tmp_path if what == "folder" else path
+    denied = {"folder": tmp_path, "file": path}.get(what, tmp_path / "jobs.db-wal")
+    what = what.removesuffix("-wal")
+    denied.touch()
+    denied.chmod(0o400)
     monkeypatch.setattr(os, "access", lambda place, _: place != denied)
     me = rights.user_name(os.geteuid())
     found = found_on(path)["file"]
     assert (found.level, f"the user {me} may not read and write the {what} {denied}" in found.message) == ("error", True)
-    assert found.remedy == f"run as {me}, its owner, or let {me} read and write it"
+    assert found.remedy == f"`chmod u+rw{'x' if what == 'folder' else ''} {denied}`"
+
+
+def test_a_file_of_another_user_is_handed_over_by_the_command_of_the_remedy(tmp_path: Path) -> None:
+    (path := tmp_path / "my jobs.db").touch()
+    assert rights._remedy(path, "www", "ann", "file", mode=0o600) == (f"run as ann, its owner, or, as root: `chown www '{path}'`")
+    assert rights._remedy(path, "ann", "ann", "file", mode=0o600) == f"it may be immutable; as root: `chattr -i '{path}'`"
+
+
+def test_a_file_system_that_is_read_only_is_made_writable_by_the_command_of_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY))
+    monkeypatch.setattr(os.path, "ismount", lambda place: place == tmp_path)
+    assert f"`mount -o remount,rw {tmp_path}`" in rights._remedy(tmp_path / "jobs.db", "ann", "ann", "file", mode=0o600)
+
+
+def test_a_file_on_a_full_disk_is_reported_with_its_free_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "jobs.db"
+    using(store_on(path), lambda store: store.migrate())
+    monkeypatch.setattr("shutil.disk_usage", lambda _: Usage(0))
+
+    def fail(*_: object, **__: object) -> None:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+        raise error
+
+    monkeypatch.setattr(driver, "connect", fail)
+    found = found_on(path)
+    assert f"check that its disk is neither full nor broken: `df {tmp_path}`" in found["file"].message
+    assert (found["disk"].level, "make room" in found["disk"].remedy) == ("error", True)
 
 
 def test_a_check_makes_no_schema(tmp_path: Path) -> None:

@@ -40,9 +40,14 @@ def load_app(target: str) -> App:
 
 
 def _missing_file(url: str) -> str | None:
-    """Return the file of a SQLite store if its folder exists and it does not; opening it would make an empty one."""
+    """Return the file of a SQLite store if its folder exists and it does not; opening it would make an empty one.
+
+    Of a folder in which this user can make no file, opening reports more.
+    """
     scheme, _, path = url.partition(":///")
-    return path if scheme == "sqlite" and Path(path).parent.is_dir() and not os.path.lexists(path) else None
+    if scheme != "sqlite" or not Path(path).parent.is_dir() or os.path.lexists(path):
+        return None
+    return path if os.access(Path(path).parent, os.R_OK | os.W_OK | os.X_OK) else None
 
 
 def _is_dotted(name: str) -> bool:

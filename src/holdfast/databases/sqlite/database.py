@@ -9,6 +9,7 @@ import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import TypeVar
 
 from holdfast._core.identity import ProcessIdentity
@@ -135,7 +136,7 @@ class Database(ABC):
                 if not is_busy(error):
                     kind = self.damaged if _code_of(error) == sqlite3.SQLITE_CORRUPT and not self._is_lost() else StoreUnavailable
                     self._give_up()
-                    remedy = remedy_of(error)
+                    remedy = remedy_of(error) or _passing(self.path, error)
                     raise kind(f"{name}: {self.path}: {error}" + (f": {remedy}" if remedy else "")) from error
                 if slept >= self._busy_limit:
                     raise StoreUnavailable(f"{name}: {self.path}: busy for {slept:.1f} s: {_name_of(error)}") from error
@@ -194,11 +195,12 @@ def require_version(version: tuple[int, ...]) -> None:
         )
 
 
+_NAMED = "`holdfast check` names the user and what it may not use"
 _HOPELESS = {
     sqlite3.SQLITE_NOTADB: "name another file; this one is no SQLite database",
     sqlite3.SQLITE_CORRUPT: "restore a backup; the file is damaged",
-    sqlite3.SQLITE_READONLY: "name a file that may be written, in a folder that may be written",
-    sqlite3.SQLITE_CANTOPEN: "name a file that may be read and written, in a folder that may be written",
+    sqlite3.SQLITE_READONLY: f"{_NAMED}; or name a file that may be written, in a folder that may be written",
+    sqlite3.SQLITE_CANTOPEN: f"{_NAMED}; or name a file that may be read and written, in a folder that may be written",
 }
 """The remedy for each error of a file that waiting does not end, by SQLite's code."""
 
@@ -206,6 +208,12 @@ _HOPELESS = {
 def remedy_of(error: sqlite3.Error) -> str | None:
     """Return what helps against an error that waiting does not end; None if the error may pass."""
     return _HOPELESS.get(_code_of(error))
+
+
+def _passing(path: Path, error: sqlite3.Error) -> str:
+    """Return what helps against an error of the disk; empty for any other. A full one also refuses the log's shared memory."""
+    is_of_disk = _code_of(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+    return f"check that its disk is neither full nor broken: `df {quote(str(path.parent))}`" if is_of_disk else ""
 
 
 def pause(chance: Randomness) -> float:

@@ -49,7 +49,8 @@ def check(database: StoreDatabase, rehearse: Callable[[], Check]) -> tuple[Check
             return library, *facts
         return library, *facts, *_contents(database), rehearse()
     except HoldfastError as error:
-        return library, Check("error", "file", str(error), "restore a backup" if isinstance(error, StoreDamaged) else "")
+        found_file = Check("error", "file", str(error), "restore a backup" if isinstance(error, StoreDamaged) else "")
+        return library, found_file, *(_disk(database.path) if database.path.parent.exists() else ())
 
 
 def notices(version: tuple[int, ...]) -> tuple[str, ...]:
