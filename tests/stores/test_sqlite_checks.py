@@ -13,8 +13,8 @@ import pytest
 from holdfast._core.answers import Check
 from holdfast._core.job import State
 from holdfast._core.policy import RETENTION_FLOOR, Policy
-from holdfast.databases.sqlite import driver
-from holdfast.stores.sqlite import checks, rights, schema
+from holdfast.databases.sqlite import driver, rights
+from holdfast.stores.sqlite import checks, schema
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contracts.scene import Scene, play
 from tests.stores.support import OnFile, sql, store_on, using

@@ -79,6 +79,8 @@ def statement_error(name: str, public: str, error: BaseException) -> HoldfastErr
             return StoreBusy(f"{name}: {public}: {cause}: {UNLOCK}")
         case asyncpg.ReadOnlySQLTransactionError():
             return StoreUnavailable(f"{name}: {public} is read-only: {cause}: {_WRITABLE}")
+        case asyncpg.DiskFullError():
+            return StoreUnavailable(f"{name}: {public}: {cause}: check that the disk of the server is not full")
         case asyncpg.PostgresError() if is_refusal(error):
             return StoreRefused(f"{name}: {public}: {cause}: {_IDENTITY if 'replica identity' in cause else _TRY}")
         case _:

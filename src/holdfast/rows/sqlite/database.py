@@ -1,12 +1,12 @@
 """A SQLite file of the user's, for one thread: its settings stay as they are, and Holdfast makes nothing in it."""
 
-import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.database import Database
+from holdfast.databases.sqlite.rights import lacking_right
 from holdfast.databases.sqlite.values import micros
 from holdfast.errors import ConfigurationError, HoldfastError
 
@@ -93,9 +93,8 @@ class RowsFile(Database):
             raise ConfigurationError(
                 [f"{self.path}: there is no such file, and rows are watched only in an existing one: name another"]
             )
-        if not os.access(self.path, os.R_OK | os.W_OK) or not os.access(self.path.parent, os.W_OK):
-            remedy = "it and its folder must be writable, because SQLite writes its journal beside it"
-            raise ConfigurationError([f"{self.path}: this user may not write to it: {remedy}"])
+        if (lacking := lacking_right(self.path)) is not None:
+            raise ConfigurationError([f"{lacking.message}: {lacking.remedy}"])
         connection = driver.connect(self.path, use_apsw=self.use_apsw)
         try:
             connection.execute("PRAGMA foreign_keys = ON")  # what the user has declared holds for deletes of Holdfast too

@@ -8,11 +8,11 @@ from holdfast._core.policy import RETENTION_FLOOR
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.database import FIRST_WITHOUT_RESET_RACE
 from holdfast.databases.sqlite.file_location import require_local_disk
+from holdfast.databases.sqlite.rights import lacking_right
 from holdfast.databases.sqlite.values import micros
 from holdfast.errors import HoldfastError, StoreDamaged
 from holdfast.stores.sqlite import schema
 from holdfast.stores.sqlite.database import StoreDatabase
-from holdfast.stores.sqlite.rights import lacking_right
 from holdfast.stores.sqlite.schema import VERSION
 
 REMEDY = (
