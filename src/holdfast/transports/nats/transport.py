@@ -13,7 +13,7 @@ from holdfast._core.transport_url import TransportUrl
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.transport import Delivery, Hint
 from holdfast.transports._upkeep import PerLoop, Upkeep
-from holdfast.transports.nats.complaints import complaint
+from holdfast.transports.nats.complaints import complaint, refusal
 from holdfast.transports.nats.session import FAILURES, Session
 
 CONNECT_LIMIT, CLOSING = 5.0, 1.0
@@ -137,6 +137,25 @@ class _LoopConnection:
             is_lost.set()
 
         try:
+            await self._connect(client, lose)
+            session = Session(client, self._address, self._stream, now=self._clock.monotonic, wake=self._wake)
+            if self.wakes:
+                await session.listen()
+                self._wake(Hint())  # hints may have been sent while nothing listened
+            opened(session)
+            while not (is_lost.is_set() or client.is_closed):  # the client may close itself without a callback
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(PING):
+                        await is_lost.wait()
+        finally:
+            try:
+                async with asyncio.timeout(CLOSING):
+                    await client.close()  # published messages are sent before
+            except FAILURES as error:
+                logger.debug("NATS: %s", type(error).__name__)
+
+    async def _connect(self, client: Client, lose: Callable[[], Awaitable[None]]) -> None:
+        try:
             async with asyncio.timeout(CONNECT_LIMIT):
                 await client.connect(
                     list(self._address.servers),
@@ -153,21 +172,10 @@ class _LoopConnection:
                     error_cb=_note,
                     closed_cb=lose,
                 )
-            session = Session(client, self._address, self._stream, now=self._clock.monotonic, wake=self._wake)
-            if self.wakes:
-                await session.listen()
-                self._wake(Hint())  # hints may have been sent while nothing listened
-            opened(session)
-            while not (is_lost.is_set() or client.is_closed):  # the client may close itself without a callback
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(PING):
-                        await is_lost.wait()
-        finally:
-            try:
-                async with asyncio.timeout(CLOSING):
-                    await client.close()  # published messages are sent before
-            except FAILURES as error:
-                logger.debug("NATS: %s", type(error).__name__)
+        except FAILURES as error:
+            if found := refusal(error):
+                raise PermissionError(found) from error
+            raise
 
     def _wake(self, hint: Hint) -> None:
         for wake in tuple(self.wakes):
