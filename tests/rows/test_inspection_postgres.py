@@ -25,7 +25,10 @@ def test_s9_a_table_from_which_others_inherit_is_refused_before_a_row_is_touched
     postgres.say("CREATE TABLE bystander (LIKE pastes INCLUDING ALL)")
     postgres.say("CREATE TABLE heir (PRIMARY KEY (id)) INHERITS (pastes)")
     postgres.say("INSERT INTO heir (id, status) VALUES (1, 'NEW')")  # the same key: the parent's index does not see it
+    postgres.say("CREATE TABLE elder (id int)")
+    postgres.say("CREATE TABLE stranger () INHERITS (elder)")
     problem = the_problem(postgres)
+    assert "stranger" not in problem
     assert "inherit from pastes (INHERITS)" in problem
     assert 'ALTER TABLE heir NO INHERIT "public"."pastes"' in problem
     for other in ("bystander", "heir"):
