@@ -139,7 +139,8 @@ class Database(ABC):
                     remedy = remedy_of(error) or _passing(self.path, error)
                     raise kind(f"{name}: {self.path}: {error}" + (f": {remedy}" if remedy else "")) from error
                 if slept >= self._busy_limit:
-                    raise StoreUnavailable(f"{name}: {self.path}: busy for {slept:.1f} s: {_name_of(error)}") from error
+                    held = f"check that no program keeps a transaction open: `fuser {quote(str(self.path))}` lists those with the file"
+                    raise StoreUnavailable(f"{name}: {self.path}: busy for {slept:.1f} s: {_name_of(error)}: {held}") from error
             slept += pause(self._chance)
 
     def _truncate_log(self) -> None:
