@@ -343,3 +343,25 @@ def test_users_and_tokens(rules: str, right: str, wrong: str, caplog: pytest.Log
     assert "wr0ng" not in output
     assert "t0ken" not in output
     assert "p@ss" not in output
+
+
+def test_a_server_that_does_not_demand_tls_learns_no_password_from_an_address_that_does(caplog: pytest.LogCaptureFixture) -> None:
+    received: list[bytes] = []
+    has_left = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"server_id":"x","version":"2.10.0","auth_required":true,"max_payload":1048576}\r\n')
+        received.append(await reader.read())
+        writer.close()
+        has_left.set()
+
+    async def act() -> None:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            async with ends(f"tls://ann:secret@127.0.0.1:{port}") as (end,):
+                await end.subscribe(lambda _: None)
+                await has_left.wait()
+
+    run(act)
+    assert received[0] == b""
+    assert "does not demand TLS" in caplog.text

@@ -14,6 +14,7 @@ from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.transport import Delivery, Hint
 from holdfast.transports._upkeep import PerLoop, Upkeep
 from holdfast.transports.nats.complaints import complaint, refusal
+from holdfast.transports.nats.encrypted import EncryptedClient
 from holdfast.transports.nats.session import FAILURES, Session
 
 CONNECT_LIMIT, CLOSING = 5.0, 1.0
@@ -131,7 +132,8 @@ class _LoopConnection:
         self.upkeep: Upkeep[Session] = Upkeep(f"NATS at {address.public}", self._serve, clock=clock, chance=chance)
 
     async def _serve(self, opened: Callable[[Session], None]) -> None:
-        client, is_lost = Client(), asyncio.Event()
+        is_encrypted = self._address.servers[0].startswith("tls://")
+        client, is_lost = EncryptedClient() if is_encrypted else Client(), asyncio.Event()
 
         async def lose() -> None:
             is_lost.set()
