@@ -1,5 +1,6 @@
 """Objects that a fork must not copy in the middle of a change: the child has one thread, and copies of locks that others may hold."""
 
+import importlib
 import os
 import threading
 from abc import ABC, abstractmethod
@@ -48,7 +49,12 @@ class Forks:
     def __init__(self) -> None:
         self._known: list[ref[Forked]] = []
         self._held: list[Forked] = []
+        self._modules: list[str] = []
         self._one_at_a_time = threading.Lock()
+
+    def load_first(self, *modules: str) -> None:
+        """Load these modules before a fork. A child never ends its wait for one that another thread of its parent was loading."""
+        self._modules += modules
 
     def register(self, each: Forked) -> None:
         """Call this object's methods at every fork from now on.
@@ -60,6 +66,9 @@ class Forks:
 
     def before_fork(self) -> None:
         """Prepare every registered object for a fork."""
+        if self._known:
+            for module in self._modules:
+                importlib.import_module(module)
         self._one_at_a_time.acquire()
         # An object that was waited for may have registered another one in the meantime.
         while fresh := [each for each in self._living() if not any(each is held for held in self._held)]:
@@ -85,7 +94,7 @@ class Forks:
 
 
 FORKS = Forks()
-register = FORKS.register
+register, load_first = FORKS.register, FORKS.load_first
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(

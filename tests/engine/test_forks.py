@@ -2,6 +2,8 @@
 
 import gc
 
+import pytest
+
 from holdfast._forks import Forks
 
 
@@ -65,3 +67,14 @@ def test_objects_without_a_reference_are_forgotten() -> None:
     forks.before_fork()
     forks.after_fork_in_parent()
     assert story == []
+
+
+def test_modules_are_loaded_before_the_fork_of_a_process_that_has_an_object() -> None:
+    forks = Forks()
+    forks.load_first("no.such.module")
+    forks.before_fork()
+    forks.after_fork_in_parent()
+    thing = Thing(forks, [], "one")
+    with pytest.raises(ModuleNotFoundError):
+        forks.before_fork()
+    assert thing.name == "one"

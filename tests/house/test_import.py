@@ -47,6 +47,24 @@ def test_import_needs_no_optional_driver() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_a_forked_child_loads_no_part_of_its_app_that_its_parent_may_have_been_loading() -> None:
+    code = """
+import sys
+from holdfast import App
+from holdfast._forks import FORKS
+app = App("memory://")
+FORKS.before_fork()
+FORKS.after_fork_in_parent()
+before = set(sys.modules)
+app.jobs.counts()
+for part in (app.jobs, app.errors, app.audit, app.queues, app.limits, app.workers, app.schedules, app.workflows, app.recovery):
+    assert part
+print(sorted(each for each in set(sys.modules) - before if each.startswith(("holdfast._engine.client", "holdfast._engine.operators"))))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_core_dependencies_stay_three() -> None:
     core = [line for line in requires("holdfast") or [] if "extra ==" not in line]
     assert sorted(line.split(">")[0] for line in core) == ["click", "msgspec", "rich"]
