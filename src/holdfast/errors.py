@@ -31,19 +31,16 @@ from typing import Any, Final
 from uuid import UUID
 
 
-class Portable(Exception):
-    """An exception that may go from one process to another, as from a process pool, although it is not made from its message."""
+class HoldfastError(Exception):
+    """Base of all errors raised by Holdfast."""
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # A process pool copies what its code raised; the parameters of ``__init__`` are not always the message.
         return _remade, (type(self), self.args), self.__dict__
 
 
 def _remade(kind: type[Exception], args: tuple[object, ...]) -> Exception:
     return kind.__new__(kind, *args)
-
-
-class HoldfastError(Portable):
-    """Base of all errors raised by Holdfast."""
 
 
 class ConfigurationError(HoldfastError):

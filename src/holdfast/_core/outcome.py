@@ -6,10 +6,9 @@ from holdfast._core.children import Children
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.job import Failure, Reason
 from holdfast._core.policy import ChangePolicy
-from holdfast.errors import Portable
 
 
-class Retry(Portable):
+class Retry(Exception):
     """The outcome to return or raise to run again after ``after`` (the task's backoff if not given); it spends an attempt.
 
     >>> Retry(after="10s").after
@@ -21,8 +20,11 @@ class Retry(Portable):
         self.after = None if after is None else seconds(after)
         self.reason = reason
 
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.after, self.reason)
 
-class Snooze(Portable):
+
+class Snooze(Exception):
     """The outcome to return or raise to run again after ``for_`` without spending an attempt.
 
     >>> Snooze(for_="5m").for_
@@ -32,6 +34,9 @@ class Snooze(Portable):
     def __init__(self, for_: Duration) -> None:
         super().__init__()
         self.for_ = seconds(for_)
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.for_,)
 
 
 class Cancel(Exception):
