@@ -75,7 +75,7 @@ class MissingExtra(ConfigurationError):
     """A driver is not installed; the message names the packages to install, which are those of an extra."""
 
     def __init__(self, module: str, extra: str) -> None:
-        super().__init__([f"{module} is not installed: pip install {PACKAGES[extra]}"])
+        super().__init__([f"{module} is not installed: pip install {PACKAGES[extra]} (the extra holdfast[{extra}])"])
 
 
 class InvalidCron(ConfigurationError):

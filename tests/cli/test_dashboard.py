@@ -37,7 +37,7 @@ def test_a_missing_package_is_reported_with_the_extra(monkeypatch: pytest.Monkey
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "jinja2" else find(name))
     done = run("dashboard", "--url", "memory://")
     assert done.exit_code == 2
-    assert "pip install jinja2 starlette uvicorn" in done.stderr
+    assert "jinja2 is not installed: pip install jinja2 starlette uvicorn (the extra holdfast[dashboard])" in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -94,7 +94,10 @@ def test_a_url_is_enough_for_commands_that_need_no_task(folder: Path, command: s
     assert (done.exit_code, "--app and --url: use one of them" in done.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("words", [["enqueue", "shop", "analyze"], ["check", "shop"], ["worker", "shop"], ["broker", "shop"]])
+TAKE_AN_APP = [["enqueue", "shop", "analyze"], *([name, "shop"] for name in ("check", "worker", "broker", "top", "dashboard"))]
+
+
+@pytest.mark.parametrize("words", TAKE_AN_APP)
 def test_two_apps_are_refused(words: list[str]) -> None:
     done = run(*words, "--app", "shop")
     assert (done.exit_code, "two Apps named" in done.stderr) == (2, True)

@@ -223,6 +223,8 @@ def test_queues_are_paused_resumed_and_emptied(folder: Path) -> None:
     assert run("queues", "purge", "default").exit_code == 2
     assert answer("queues", "purge", "default", "--dry-run") == {"queue": "default", "waiting": 2, "deleted": 0}
     assert run("queues", "purge", "default", "--yes").stdout.strip() == "2 waiting jobs of queue default deleted"
+    enqueue()
+    assert run("queues", "purge", "default", "--dry-run").stdout == "would delete 1 waiting job of queue default\n"
     assert json.loads(run("jobs", "counts", "--json").stdout)["running"] == 1
 
 

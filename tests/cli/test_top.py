@@ -184,7 +184,7 @@ def test_top_prints_one_frame_where_there_is_no_terminal(folder: Path) -> None:
     text = run("top", "--app", "shop").stdout
     assert text.startswith("holdfast top")
     assert running in text
-    frame = json.loads(run("top", "--app", "shop", "--json").stdout)
+    frame = json.loads(run("top", "shop", "--json").stdout)
     assert [each["id"] for each in frame["running"]] == [running]
     assert frame["workers"][0]["worker"] == "elsewhere-7-0000"
     assert frame["queues"][0]["counts"] == {**frame["queues"][0]["counts"], "running": 1}

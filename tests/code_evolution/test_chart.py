@@ -95,7 +95,7 @@ def test_the_child_names_the_missing_extra(tmp_path: Path, monkeypatch: pytest.M
     output: list[str] = []
     arguments = [str(tmp_path / "evolution.json"), "--svg", str(tmp_path / "a.svg"), "--png", str(tmp_path / "a.png")]
     assert chart.main(arguments, complain=output.append) == 1
-    assert output == ["matplotlib is not installed: pip install matplotlib\n"]
+    assert output == ["matplotlib is not installed: pip install matplotlib (the extra holdfast[demo])\n"]
     with pytest.raises(MissingExtra):
         draw({}, tmp_path / "a.svg", tmp_path / "a.png")
 

@@ -80,7 +80,9 @@ def test_an_error_names_the_packages_of_an_extra_as_a_shell_takes_them() -> None
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     needed = {name: [re.split("[>=;]", each)[0].strip() for each in extras[name]] for name in extras.keys() - LEFT_OUT}
     assert {name: shlex.split(packages) for name, packages in PACKAGES.items()} == needed
-    assert str(MissingExtra("psycopg", "postgres")) == "psycopg is not installed: pip install asyncpg 'psycopg[binary]'"
+    assert str(MissingExtra("psycopg", "postgres")) == (
+        "psycopg is not installed: pip install asyncpg 'psycopg[binary]' (the extra holdfast[postgres])"
+    )
 
 
 def test_command_line_is_installed() -> None:

@@ -2,12 +2,13 @@
 
 import click
 
-from holdfast.cli.options import store_options
+from holdfast.cli.options import app_or_store_options, url_option
 from holdfast.cli.remedies import Named, with_names
 from holdfast.cli.stderr import discard_unwritable
 
 
 @click.command()
+@app_or_store_options
 @click.option("--port", type=click.IntRange(0, 65535), default=8400, show_default=True, help="Where to listen; 0: any free port.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen: another one needs --token-file.")
 @click.option("--actions", "has_actions", is_flag=True, help="Let people act: cancel, retry, pause and so on.")
@@ -15,7 +16,7 @@ from holdfast.cli.stderr import discard_unwritable
     "--token-file", metavar="FILE", help="The tokens that may connect, as for `holdfast broker --tokens`; browsers ask for one."
 )
 @click.option("--open", "is_opened", is_flag=True, help="Open the page in a browser.")
-@store_options
+@url_option
 def dashboard(
     target: str | None, url: str | None, port: int, host: str, token_file: str | None, *, has_actions: bool, is_opened: bool
 ) -> None:

@@ -89,14 +89,14 @@ def purge(name: str, dry_run: bool, yes: bool, target: str | None, url: str | No
         counts = next((queue.counts for queue in app.queues.list() if queue.name == name), {})
         waiting = sum(counts.get(state, 0) for state in (State.SCHEDULED, State.AVAILABLE, State.BLOCKED))
         if not dry_run and waiting:
-            confirm(f"delete {waiting:,} waiting jobs of queue {name}?", yes=yes)
+            confirm(f"delete {_waiting(waiting)} of queue {name}?", yes=yes)
         deleted = 0 if dry_run or not waiting else app.queues.purge(name)
     if as_json:
         print_json({"queue": name, "waiting": waiting, "deleted": deleted})
     elif dry_run:
-        click.echo(f"would delete {waiting:,} waiting jobs of queue {name}")
+        click.echo(f"would delete {_waiting(waiting)} of queue {name}")
     else:
-        click.echo(f"{deleted:,} waiting jobs of queue {name} deleted")
+        click.echo(f"{_waiting(deleted)} of queue {name} deleted")
 
 
 @queues.command("set")
@@ -151,6 +151,10 @@ def unset(names: tuple[str, ...], target: str | None, url: str | None, as_json: 
                 click.echo(f"queue {name}: settings removed")
     if as_json:
         print_json([{"queue": name} for name in names])
+
+
+def _waiting(count: int) -> str:
+    return f"{count:,} waiting job{'' if count == 1 else 's'}"
 
 
 def _pause(names: tuple[str, ...], target: str | None, url: str | None, *, is_paused: bool) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 from msgspec import structs
 
-from holdfast.cli.options import DURATION, JSON, store_options
+from holdfast.cli.options import DURATION, JSON, app_or_store_options, url_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,9 +29,10 @@ ENTERS: Final = (b"\r", b"\n")
 
 
 @click.command()
+@app_or_store_options
 @click.option("--interval", type=DURATION, default="2s", show_default=True, help="How often to look again.")
 @click.option("--once", is_flag=True, help="Print one frame and end; so does everything that is not a terminal.")
-@store_options
+@url_option
 @JSON
 def top(interval: float, once: bool, target: str | None, url: str | None, as_json: bool) -> None:
     """Watch what needs you, queues, running jobs and workers.
