@@ -8,6 +8,7 @@ from typing import Any
 import django
 import pytest
 from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.core import checks
 from django.core.management import call_command
 from django.tasks import TaskResultStatus, default_task_backend, task, task_backends
@@ -18,6 +19,7 @@ from django.utils.module_loading import import_string
 from holdfast import App
 from holdfast.errors import InsideEventLoop
 from holdfast.integrations.django import HoldfastTask, task_options
+from tests.django.conftest import use
 from tests.django.shop import tasks
 from tests.django.shop.models import Order
 
@@ -258,6 +260,18 @@ def test_system_checks_find_what_is_wrong_with_the_settings(options: Callable[..
     options(["default"], DATABASE="attic")
     (found,) = [each for each in checks.run_checks() if each.id.startswith("holdfast.")]
     assert (found.id, "'attic' is not in DATABASES" in found.msg) == ("holdfast.E002", True)
+
+
+def test_a_file_whose_transactions_lock_too_late_is_reported_with_the_line_that_ends_it(sqlite: Any) -> None:
+    sqlite["OPTIONS"].pop("transaction_mode")
+    use(sqlite)
+    (found,) = [each for each in checks.run_checks() if each.id.startswith("holdfast.")]
+    exec(found.hint, {"DATABASES": settings.DATABASES})
+    assert (found.id, settings.DATABASES["default"]["OPTIONS"]) == (
+        "holdfast.W002",
+        {"transaction_mode": "IMMEDIATE", "timeout": 20},
+    )
+    assert [each for each in checks.run_checks() if each.id.startswith("holdfast.")] == []
 
 
 @pytest.mark.usefixtures("app")

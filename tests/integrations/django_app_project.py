@@ -10,6 +10,7 @@ from django.conf import settings
 from django.urls import include, path
 
 from holdfast import App, SyncJob
+from holdfast._core.answers import Check
 
 LIST = "/admin/holdfast/jobs/"
 urlpatterns: list[Any] = []
@@ -108,6 +109,21 @@ def administered(app: App) -> dict[str, Any]:
     return found
 
 
+def corrected() -> dict[str, Any]:
+    """Return what the checks find in the settings, and again after the line was added that the hint of a warning is."""
+    from django.core import checks  # noqa: PLC0415 - after the setup
+
+    from holdfast.integrations.django.checks import _warning  # noqa: PLC0415 - after the setup
+
+    def ours() -> list[Any]:
+        return [each for each in checks.run_checks() if "holdfast" in str(each.id)]
+
+    (found,) = ours()
+    exec(found.hint, {"DATABASES": settings.DATABASES})  # it is a line for the settings
+    of_old_sqlite = _warning("default", Check("warning", "sqlite", "a race")).hint
+    return {"found": found.id, "left": [each.id for each in ours()], "other file": 'HOLDFAST = {"URL": "sqlite' in of_old_sqlite}
+
+
 def main(folder: str) -> dict[str, Any]:
     """Enqueue in transactions, run the jobs as a worker would, and return what is there."""
     configure(folder)
@@ -146,7 +162,7 @@ def main(folder: str) -> dict[str, Any]:
         "were open": were_open,
         "ids": [job.id for job in found] == [handle.id for handle in reversed(handles) if handle.id in {job.id for job in found}],
         "admin": administered(app),
-        "checks": [each.id for each in checks.run_checks() if "holdfast" in str(each.id)],
+        "checks": corrected(),
         "advises apsw": any("apsw" in str(each.hint) for each in checks.run_checks(databases=["default"])),
         "database checks": sorted({each.id for each in checks.run_checks(databases=["default"]) if "holdfast" in str(each.id)}),
     }

@@ -38,7 +38,7 @@ def test_an_app_of_the_settings_joins_transactions_and_closes_connections(found:
         "results": ["ada", "carl"],
         "were open": [False, False],
         "ids": True,
-        "checks": [],
+        "checks": {"found": "holdfast.W002", "left": [], "other file": True},
         "database checks": ["holdfast.W001"],
         "advises apsw": False,
     }
@@ -127,6 +127,15 @@ def test_migrate_does_not_warn_of_the_tables_that_it_is_about_to_make(tmp_path: 
     assert "default: schema: there is none yet" in manage("check", "--database", "default")
     assert "schema" not in manage("migrate")
     assert "schema" not in manage("check", "--database", "default")
+
+
+def test_a_worker_of_a_project_whose_tasks_cannot_be_is_refused_before_a_process_starts(tmp_path: Path) -> None:
+    (tmp_path / "manage.py").write_text(MANAGED.replace('HOLDFAST={"DATABASE": "default"}', f"TASKS={TASKS}"))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "manage.py", "holdfast", "worker", "--until-empty"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=50, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1), done.stderr
+    assert "TASKS needs Django 6.0" in done.stderr
 
 
 def test_tasks_of_a_django_without_them_name_the_release_that_has_them(tmp_path: Path) -> None:

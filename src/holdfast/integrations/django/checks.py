@@ -1,9 +1,10 @@
 """Django's system checks: what is wrong with the settings, and, where a database may be opened, what ``holdfast check`` finds."""
 
 import sys
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
+import django
 from django.conf import settings
 from django.core import checks
 
@@ -13,8 +14,19 @@ from holdfast.app import App
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.integrations.django import wiring
 from holdfast.integrations.django.options import KNOWN, OF_PROJECT, BackendOptions
+from holdfast.integrations.django.store_url import is_in_memory
 
-OF_OLD_SQLITE = "use a Python with SQLite 3.51.3 or later, or keep the jobs in another file: OPTIONS={'URL': 'sqlite:///jobs.db'}"
+ELSEWHERE: Final = '{"URL": "sqlite:///jobs.db"}'
+OF_OLD_SQLITE: Final = (
+    "use a Python with SQLite 3.51.3 or later; or keep the jobs in another file, {}, whose cost is that an enqueue is not part of "
+    "your transaction any more"
+)
+LOCKS_AT_ITS_START: Final = ("IMMEDIATE", "EXCLUSIVE")
+TOO_LATE: Final = (
+    "a transaction of Django takes SQLite's lock at its first write: after a read that fails with 'database is locked' if a worker "
+    "has written in between"
+)
+NEEDS_5_1: Final = "Install Django 5.1 or later, which has the option transaction_mode."
 Problem = tuple[str, str | None, str]
 
 
@@ -62,6 +74,43 @@ def check_settings(**kwargs: Any) -> list[Any]:
     return [checks.Error(problem, id="holdfast.E005") for problem in problems]
 
 
+def check_transactions(**kwargs: Any) -> list[Any]:
+    """Return a warning for each file of SQLite with jobs in it, whose transactions do not wait for the lock at their start."""
+    del kwargs
+    try:
+        there_are = wiring.backends().values()
+        connections = {each.database: wiring.connection_of(each) for each in there_are if each.url is None}
+    except ConfigurationError:  # the other checks of settings report it
+        return []
+    warned = [alias for alias, connection in connections.items() if locks_too_late(connection.vendor, connection.settings_dict)]
+    return [_too_late(alias, connections[alias].settings_dict) for alias in warned]
+
+
+def locks_too_late(vendor: str, database: Mapping[str, Any]) -> bool:
+    """Return whether a database is a file of SQLite, and its transactions take the lock at their first write.
+
+    >>> locks_too_late("sqlite", {"NAME": "shop.db"}), locks_too_late("postgresql", {"NAME": "shop"})
+    (True, False)
+    >>> locks_too_late("sqlite", {"NAME": "shop.db", "OPTIONS": {"transaction_mode": "immediate"}})
+    False
+    """
+    if vendor != "sqlite" or is_in_memory(str(database.get("NAME") or "")):
+        return False
+    mode = (database.get("OPTIONS") or {}).get("transaction_mode")
+    return str(mode).upper() not in LOCKS_AT_ITS_START
+
+
+def _too_late(alias: str, database: Mapping[str, Any]) -> Any:
+    name = f'DATABASES["{alias}"]["OPTIONS"]'
+    line = (
+        f'{name}["transaction_mode"] = "IMMEDIATE"'
+        if database.get("OPTIONS")
+        else f'{name} = {{"transaction_mode": "IMMEDIATE"}}'
+    )
+    hint = f"{line}  # in the settings, below DATABASES" if django.VERSION >= (5, 1) else NEEDS_5_1
+    return checks.Warning(f"DATABASES[{alias!r}]: {TOO_LATE}", hint=hint, id="holdfast.W002")
+
+
 def _has_psycopg_3() -> bool:
     from django.db.backends.postgresql.psycopg_any import is_psycopg3
 
@@ -100,5 +149,6 @@ def _findings(alias: str) -> Sequence[Check]:
 
 
 def _warning(alias: str, problem: Check) -> Any:
-    hint = OF_OLD_SQLITE if problem.name == "sqlite" else problem.remedy or None
+    elsewhere = f'"OPTIONS": {ELSEWHERE}' if wiring.is_of_tasks() else f"HOLDFAST = {ELSEWHERE}"
+    hint = OF_OLD_SQLITE.format(elsewhere) if problem.name == "sqlite" else problem.remedy or None
     return checks.Warning(f"{alias}: {problem.name}: {problem.message}", hint=hint, id="holdfast.W001")

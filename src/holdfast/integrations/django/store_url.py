@@ -8,10 +8,10 @@ from urllib.parse import quote, urlencode
 
 from holdfast.errors import ConfigurationError
 
-NAMED: Final = 'name another store: OPTIONS {"URL": "postgresql://…"}'
+NAMED: Final = 'name another store: "URL": "postgresql://…" in HOLDFAST, or in OPTIONS of TASKS'
 NO_APSW: Final = (
     "HOLDFAST_SQLITE=apsw would damage it, because Django has the file open by sqlite3: unset HOLDFAST_SQLITE, or keep the jobs in "
-    'another file: OPTIONS {"URL": "sqlite:///jobs.db"}'
+    'another file: "URL": "sqlite:///jobs.db" in HOLDFAST, or in OPTIONS of TASKS'
 )
 PASSED_ON: Final = ("sslmode", "sslrootcert", "sslcert", "sslkey", "passfile", "target_session_attrs", "connect_timeout")
 """Options of libpq that the store has, too. All others are about Django's connections."""
@@ -50,8 +50,13 @@ def _postgres(alias: str, database: Mapping[str, Any]) -> str:
     return f"postgresql://{who}{'@' if who else ''}{where}/{quote(str(database['NAME']), safe='')}{query}"
 
 
+def is_in_memory(name: str) -> bool:
+    """Return whether ``NAME`` is a database of SQLite that only one process sees."""
+    return not name or ":memory:" in name or name.startswith("file:")
+
+
 def _sqlite(alias: str, name: str) -> str:
-    if not name or ":memory:" in name or name.startswith("file:"):
+    if is_in_memory(name):
         remedy = f'give tests a file, DATABASES[{alias!r}]["TEST"] = {{"NAME": BASE_DIR / "test.db"}}, or {NAMED}'
         raise ConfigurationError(
             [f"DATABASES[{alias!r}] is in the memory of one process, where no worker can see its jobs: {remedy}"]

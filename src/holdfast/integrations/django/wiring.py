@@ -38,7 +38,7 @@ def backends() -> dict[str, BackendOptions]:
 
     Without one, and before Django 6.0, ``HOLDFAST = {"DATABASE": "default"}`` describes an App whose tasks are made by ``@app.task``.
     """
-    found = _of_tasks() if HAS_TASKS else {}
+    found = _of_tasks()
     given = {name: value for name, value in getattr(settings, "HOLDFAST", {}).items() if name in KNOWN}
     return found if found or not given else {"default": BackendOptions.of(given)}
 
@@ -49,7 +49,14 @@ def is_too_old() -> bool:
     return not HAS_TASKS and any(each.startswith("holdfast.") for each in named)
 
 
+def is_of_tasks() -> bool:
+    """Return whether ``TASKS`` describes the Apps, and not the setting ``HOLDFAST``."""
+    return bool(_of_tasks())
+
+
 def _of_tasks() -> dict[str, BackendOptions]:
+    if not HAS_TASKS:
+        return {}
     from django.tasks import task_backends
 
     from holdfast.integrations.django.backend import HoldfastBackend
@@ -64,13 +71,18 @@ def get_app(backend: str | None = None) -> App:
     >>> get_app().run_due()  # doctest: +SKIP
     3
     """
+    return app_of(*described(backend))
+
+
+def described(backend: str | None = None) -> tuple[str, BackendOptions]:
+    """Return the name and the options of a backend, as ``get_app`` chooses it; ``ConfigurationError`` if no setting describes it."""
     there_are = backends()
     alias = backend or (next(iter(there_are)) if len(there_are) == 1 else "default")
     if alias not in there_are:
         remedy = f'add {{"BACKEND": "{BACKEND}"}}' if HAS_TASKS else f"{NEEDS_6 if is_too_old() else ''}{WITHOUT_TASKS}"
         known = f", or use {', '.join(sorted(there_are))}" if there_are else ""
         raise ConfigurationError([f"there is no backend {alias!r} of Holdfast's: {remedy}{known}"])
-    return app_of(alias, there_are[alias])
+    return alias, there_are[alias]
 
 
 def project_app() -> App:

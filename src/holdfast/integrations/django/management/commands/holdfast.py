@@ -7,7 +7,10 @@ import sysconfig
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
+
+from holdfast.errors import ConfigurationError
 
 TARGET = "holdfast.integrations.django.worker"
 USAGE = "manage.py holdfast [--backend NAME] worker|check|jobs|… [options]"
@@ -22,11 +25,14 @@ class Command(BaseCommand):  # type: ignore[misc]
         """Replace this process; Django's own options are not for Holdfast."""
         try:
             backend, rest = split(argv[2:])
-        except CommandError as error:
-            sys.stderr.write(f"{error}\n")
+            given = environment(backend, os.environ, sys.path)
+            if rest[:1] == ["worker"] and "--help" not in rest:
+                require_app(given["HOLDFAST_APP"], is_named=backend is not None)
+        except (CommandError, ConfigurationError) as error:
+            sys.stderr.write(f"error: {error}\n")
             sys.exit(2)
         sys.stdout.flush()
-        os.execve(sys.executable, [sys.executable, "-m", "holdfast.cli", *rest], environment(backend, os.environ, sys.path))
+        os.execve(sys.executable, [sys.executable, "-m", "holdfast.cli", *rest], given)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Refuse ``call_command``, whose caller would be replaced."""
@@ -53,6 +59,18 @@ def environment(backend: str | None, given: Mapping[str, str], path: Sequence[st
     named = {} if backend is None and given.get("HOLDFAST_APP") else {"HOLDFAST_APP": f"{TARGET}:{backend or chosen()}"}
     folders = dict.fromkeys(os.path.abspath(each) for each in path if not _is_of_python(each))
     return {**given, **named, "PYTHONPATH": os.pathsep.join(folders)}
+
+
+def require_app(target: str, *, is_named: bool) -> None:
+    """Raise ``ConfigurationError`` if no setting describes the App of the workers: the supervisor would learn it from one that ends.
+
+    A project whose settings do not name Holdfast is left to the command, which may have been given ``MODULE:APP``.
+    """
+    from holdfast.integrations.django import wiring
+
+    module, _, backend = target.partition(":")
+    if module == TARGET and "APP" not in getattr(settings, "HOLDFAST", {}) and (is_named or wiring.is_too_old()):
+        wiring.described(backend)
 
 
 def _is_of_python(folder: str) -> bool:
