@@ -1,6 +1,7 @@
 """The application of the page on FastAPI does what the page states, asked as a server asks."""
 
 import asyncio
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from tests.docs.pages import ROOT, blocks_of
 from tests.docs.web_module import web_of
 
 PAGE = ROOT / "docs/how-to/fastapi.md"
-SCRIPT = next(block.text for block in blocks_of(PAGE) if block.language == "javascript")
+SCRIPT = next(block.text for block in blocks_of(PAGE) if block.language == "html")
 
 
 class Answer:
@@ -50,7 +51,7 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     for block in blocks_of(PAGE):
         if block.file is not None:
             (tmp_path / block.file).write_text(block.text.replace("asyncio.sleep(0.1)", "asyncio.sleep(0)"))
-    (tmp_path / "job.html").write_text("<progress></progress>")
+    (tmp_path / "job.html").write_text(SCRIPT)
     yield from web_of(tmp_path, monkeypatch)
 
 
@@ -59,7 +60,7 @@ async def test_a_form_enqueues_one_job_and_its_progress_is_streamed_to_the_end(w
     created = [await ask(web.site, "POST", "/analyses", b"url=https%3A%2F%2Fa.org") for _ in range(2)]
     assert [answer.status for answer in created] == [303, 303]
     (place,) = {answer.headers["location"] for answer in created}
-    assert (await ask(web.site, "GET", place)).body == b"<progress></progress>"
+    assert (await ask(web.site, "GET", place)).body == SCRIPT.encode()
     job = place.rpartition("/")[2]
     await web.app.arun_due()
     stream = await ask(web.site, "GET", f"/jobs/{job}/progress")
@@ -88,7 +89,8 @@ async def test_the_report_is_typed_and_there_is_none_of_a_cancelled_job(web: Any
     handle = await web.analyze.aenqueue("https://a.org")
     await web.app.arun_due()
     assert await handle.aresult() == web.Report("https://a.org", 100)
-    assert (await ask(web.site, "GET", f"/analyses/{handle.id}/report")).body == b'{"url":"https://a.org","pages":100}'
+    (place,) = re.findall(r"fetch\(`(.+?)`\)", SCRIPT)
+    assert (await ask(web.site, "GET", place.replace("${id}", str(handle.id)))).body == b'{"url":"https://a.org","pages":100}'
     other = await web.analyze.aenqueue("https://b.org")
     await other.acancel()
     assert (await ask(web.site, "GET", f"/analyses/{other.id}/report")).status == 409

@@ -17,7 +17,7 @@ from holdfast import App
 from tests.docs.pages import ROOT, Command, blocks_of, commands_of
 
 CODE, TYPED, *_ = blocks_of(ROOT / "README.md")
-INSTALL, ENQUEUE, WORK = commands_of(TYPED)
+ENVIRONMENT, INSTALL, ENQUEUE, WORK = commands_of(TYPED)
 WAIT = "sleep 4;"
 PATTERNS = {
     r"\d\d:\d\d:\d\d\.\d{3}": "TIME",
@@ -81,5 +81,6 @@ def test_the_job_of_the_first_screen_survives_as_it_shows(tmp_path: Path) -> Non
 def test_it_is_short_and_shows_how_to_install() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 120
+    assert ENVIRONMENT.text.startswith("python3 -m venv")
     assert INSTALL.text.startswith("pip install")
     assert len([line for line in CODE.text.splitlines() if line.strip() and not line.startswith("#")]) <= 10

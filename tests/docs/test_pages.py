@@ -39,7 +39,7 @@ LONG = (
     "coming-from/celery-operate.md",
 )
 """Pages of `docs` whose blocks take more than 3 s of a core."""
-SHOWN = ("text", "json", "ini", "dockerfile", "yaml", "sql", "javascript")
+SHOWN = ("text", "json", "ini", "dockerfile", "yaml", "sql", "javascript", "html")
 
 
 def name_of(page: Path) -> str:

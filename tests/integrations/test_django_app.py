@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.errors import ConfigurationError
 from holdfast.integrations import django
-from holdfast.integrations.django.options import BackendOptions, task_options
+from holdfast.integrations.django.options import OF_PROJECT, BackendOptions, task_options
 from holdfast.integrations.django.store_url import url_of
 from holdfast.stores.postgres.schema import VERSION as POSTGRES
 from holdfast.stores.sqlite.schema import VERSION as SQLITE
@@ -194,6 +194,12 @@ def test_a_file_of_django_is_never_opened_by_another_library(monkeypatch: pytest
     with pytest.raises(ConfigurationError, match=r"unset HOLDFAST_SQLITE, or keep the jobs in another file"):
         url_of("default", "sqlite", {"NAME": "/srv/shop.db"})
     assert url_of("default", "postgresql", {"NAME": "shop"}) == "postgresql:///shop"
+
+
+def test_the_page_on_django_names_the_keys_of_the_setting() -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/django.md").read_text(encoding="utf-8")
+    section = page.partition("\n## Before Django 6\n")[2]
+    assert [name for name in OF_PROJECT if f"`{name}`" not in section] == []
 
 
 def test_options_name_all_that_is_wrong_at_once() -> None:
