@@ -14,14 +14,13 @@ from holdfast.app import App
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.integrations.django import wiring
 from holdfast.integrations.django.options import KNOWN, OF_PROJECT, BackendOptions
-from holdfast.integrations.django.store_url import is_in_memory
+from holdfast.integrations.django.store_url import locks_too_late
 
 ELSEWHERE: Final = '{"URL": "sqlite:///jobs.db"}'
 OF_OLD_SQLITE: Final = (
     "use a Python with SQLite 3.51.3 or later; or keep the jobs in another file, {}, whose cost is that an enqueue is not part of "
     "your transaction any more"
 )
-LOCKS_AT_ITS_START: Final = ("IMMEDIATE", "EXCLUSIVE")
 TOO_LATE: Final = (
     "a transaction of Django takes SQLite's lock at its first write: after a read that fails with 'database is locked' if a worker "
     "has written in between"
@@ -84,20 +83,6 @@ def check_transactions(**kwargs: Any) -> list[Any]:
         return []
     warned = [alias for alias, connection in connections.items() if locks_too_late(connection.vendor, connection.settings_dict)]
     return [_too_late(alias, connections[alias].settings_dict) for alias in warned]
-
-
-def locks_too_late(vendor: str, database: Mapping[str, Any]) -> bool:
-    """Return whether a database is a file of SQLite, and its transactions take the lock at their first write.
-
-    >>> locks_too_late("sqlite", {"NAME": "shop.db"}), locks_too_late("postgresql", {"NAME": "shop"})
-    (True, False)
-    >>> locks_too_late("sqlite", {"NAME": "shop.db", "OPTIONS": {"transaction_mode": "immediate"}})
-    False
-    """
-    if vendor != "sqlite" or is_in_memory(str(database.get("NAME") or "")):
-        return False
-    mode = (database.get("OPTIONS") or {}).get("transaction_mode")
-    return str(mode).upper() not in LOCKS_AT_ITS_START
 
 
 def _too_late(alias: str, database: Mapping[str, Any]) -> Any:

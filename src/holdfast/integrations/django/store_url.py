@@ -1,4 +1,4 @@
-"""The URL of the store that is in one of Django's databases."""
+"""What a store finds in one of Django's databases: its URL, and when its transactions take their lock."""
 
 import os
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ NO_APSW: Final = (
     "HOLDFAST_SQLITE=apsw would damage it, because Django has the file open by sqlite3: unset HOLDFAST_SQLITE, or keep the jobs in "
     'another file: "URL": "sqlite:///jobs.db" in HOLDFAST, or in OPTIONS of TASKS'
 )
+LOCKS_AT_ITS_START: Final = ("IMMEDIATE", "EXCLUSIVE")
 PASSED_ON: Final = ("sslmode", "sslrootcert", "sslcert", "sslkey", "passfile", "target_session_attrs", "connect_timeout")
 """Options of libpq that the store has, too. All others are about Django's connections."""
 
@@ -53,6 +54,20 @@ def _postgres(alias: str, database: Mapping[str, Any]) -> str:
 def is_in_memory(name: str) -> bool:
     """Return whether ``NAME`` is a database of SQLite that only one process sees."""
     return not name or ":memory:" in name or name.startswith("file:")
+
+
+def locks_too_late(vendor: str, database: Mapping[str, Any]) -> bool:
+    """Return whether a database is a file of SQLite, and its transactions take the lock at their first write.
+
+    >>> locks_too_late("sqlite", {"NAME": "shop.db"}), locks_too_late("postgresql", {"NAME": "shop"})
+    (True, False)
+    >>> locks_too_late("sqlite", {"NAME": "shop.db", "OPTIONS": {"transaction_mode": "immediate"}})
+    False
+    """
+    if vendor != "sqlite" or is_in_memory(str(database.get("NAME") or "")):
+        return False
+    mode = (database.get("OPTIONS") or {}).get("transaction_mode")
+    return str(mode).upper() not in LOCKS_AT_ITS_START
 
 
 def _sqlite(alias: str, name: str) -> str:

@@ -7,7 +7,6 @@ import sysconfig
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from holdfast.errors import ConfigurationError
@@ -66,6 +65,8 @@ def require_app(target: str, *, is_named: bool) -> None:
 
     A project whose settings do not name Holdfast is left to the command, which may have been given ``MODULE:APP``.
     """
+    from django.conf import settings
+
     from holdfast.integrations.django import wiring
 
     module, _, backend = target.partition(":")
