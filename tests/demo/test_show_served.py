@@ -50,6 +50,7 @@ def show(folder: Path, words: list[str]) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=2 * TIMEOUT, check=False)
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(150)
 def test_a_supervisor_dies_with_all_its_processes_and_another_one_takes_over(tmp_path: Path, addresses: tuple[str, str]) -> None:
     command = typed(2)

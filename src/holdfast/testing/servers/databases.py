@@ -19,10 +19,10 @@ class Databases:
         """Return the address of a database."""
         return urlunsplit(urlsplit(self._dsn)._replace(path=f"/{database}"))
 
-    def create(self, *, template: str = "template0") -> str:
-        """Make a fresh database, a copy of one without connections, and return its address."""
+    def create(self, *, template: str = "template0", strategy: str = "") -> str:
+        """Make a fresh database, a copy of one without connections, and return its address. ``strategy``: how the server copies it."""
         name = f"test_{os.getpid()}_{next(_numbers)}"
-        self.sql(f"CREATE DATABASE {name} TEMPLATE {template}")
+        self.sql(f"CREATE DATABASE {name} TEMPLATE {template} {f'STRATEGY {strategy}' if strategy else ''}")
         return self.dsn(name)
 
     def drop(self, dsn: str) -> None:

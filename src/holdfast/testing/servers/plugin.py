@@ -26,11 +26,14 @@ def postgres_server(pytestconfig: pytest.Config) -> Iterator[PostgresServer]:
 @pytest.fixture
 def postgres_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
     """Make a fresh database, dropped after the test; on the server of ``TEST_PG_DSN`` if that is set. Yields its address."""
-    given = os.environ.get("TEST_PG_DSN")
-    databases = Databases(given, find_psql()) if given else request.getfixturevalue("postgres_server").databases
-    dsn = databases.create()
-    yield dsn
-    databases.drop(dsn)
+    if given := os.environ.get("TEST_PG_DSN"):
+        databases = Databases(given, find_psql())
+        yield (dsn := databases.create())
+        databases.drop(dsn)
+    else:
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        yield (dsn := server.create_database())
+        server.drop_database(dsn)
 
 
 @pytest.fixture(scope="session")

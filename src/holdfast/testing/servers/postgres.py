@@ -62,7 +62,10 @@ class PostgresServer(Server):
 
     def create_database(self, *, template: str = "template0") -> str:
         """Make a fresh database, and return its address."""
-        return self.databases.create(template=template)
+        # Copied as files, it takes a third of the time of one that is written to the log, which is for servers that may crash.
+        has_strategies = int((self.data / "PG_VERSION").read_text()) >= 15
+        is_copied = has_strategies and not self._is_durable
+        return self.databases.create(template=template, strategy="file_copy" if is_copied else "")
 
     def drop_database(self, dsn: str) -> None:
         """Drop a database even if clients are connected."""
