@@ -150,5 +150,6 @@ class OperatorAccess:
 
     history = blocking(ahistory)
 
-    async def _recover(self, now: bool, only: Collection[str] | None) -> "Sequence[Rescued]":
-        raise NotImplementedError
+    if TYPE_CHECKING:  # the App has it
+
+        async def _recover(self, now: bool, only: Collection[str] | None) -> Sequence[Rescued]: ...
