@@ -24,7 +24,7 @@ def test_schedules_are_listed_with_their_coming_ticks() -> None:
     assert [(each["name"], len(each["next"]), each["task"]) for each in found] == [("daily", 5, "load"), ("hourly", 5, "load")]
     lines = run("schedules", "list").stdout.splitlines()
     assert lines[0].split("\t")[:3] == ["schedule", "condition", "when"]
-    assert lines[1].split("\t")[:3] == ["daily", "on", "every 86400s"]
+    assert lines[1].split("\t")[:3] == ["daily", "on", "every 1d"]
 
 
 def test_schedules_are_paused_resumed_and_removed() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast._core.durations import seconds
+from holdfast._core.durations import in_one_unit, seconds
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,11 @@ def test_a_duration_is_finite_and_not_negative_or_is_refused(written: str | floa
     except ValueError:
         return
     assert 0.0 <= value < float("inf")
+
+
+@given(
+    st.integers(1, 366 * 86_400_000_000).map(lambda micros: micros / 1e6)
+    | st.integers(1, 366 * 24).map(lambda hours: hours * 3600.0)
+)
+def test_a_duration_in_one_unit_is_read_back_to_the_microsecond(length: float) -> None:
+    assert round(seconds(in_one_unit(length)), 6) == length

@@ -52,3 +52,15 @@ def in_words(duration: float) -> str:
     if minutes:
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"
     return f"{whole} s"
+
+
+def in_one_unit(duration: float) -> str:
+    """Return seconds as ``seconds`` reads them: in the largest unit that divides them.
+
+    >>> in_one_unit(2_592_000), in_one_unit(5400), in_one_unit(1.5)
+    ('30d', '90m', '1.5s')
+    """
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if duration % size == 0:
+            return f"{duration / size:.0f}{unit}"
+    return f"{duration:.6f}".rstrip("0").rstrip(".") + "s"

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from holdfast._core.durations import Duration, seconds
+from holdfast._core.durations import Duration, in_one_unit, seconds
 from holdfast.errors import ConfigurationError, InvalidCron, MissingExtra
 
 MOST_COUNTED: Final = 1_000
@@ -36,7 +36,7 @@ class Every(Struct, frozen=True, tag="every"):
     micros: int
 
     def __str__(self) -> str:
-        return f"every {self.micros / 1e6:g}s"
+        return f"every {in_one_unit(self.micros / 1e6)}"
 
 
 class Cron(Struct, frozen=True, tag="cron"):
