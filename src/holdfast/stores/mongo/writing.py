@@ -41,13 +41,13 @@ class Writer:
         self._floor = now - timedelta(seconds=RETENTION_FLOOR)
         self._updates, self._inserts = defaultdict[str, list[Document]](list), defaultdict[str, list[Document]](list)
         self._deletes = defaultdict[str, list[Any]](list)
-        self._plain_calls = list[UUID]()
+        self._plain_calls, self._forgotten_calls = list[UUID](), list[UUID]()
         self._jobs, self._touched_jobs, self._touched_flows = set[UUID](), set[UUID](), set[UUID]()
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to write."""
-        return not (self._updates or self._inserts or self._deletes)
+        return not (self._updates or self._inserts or self._deletes or self._forgotten_calls)
 
     def touch_job(self, job: UUID) -> None:
         """Conflict with every other write to this job, because what is written depends on it."""
@@ -97,6 +97,9 @@ class Writer:
 
     async def write(self, database: MongoDatabase | CallerDatabase, session: Session) -> None:
         """Send the statements: what frees a unique key before what takes it."""
+        if self._forgotten_calls:
+            receipts = {"call": {"$in": self._forgotten_calls}, "received_at": {"$exists": True}}
+            await _send(database, session, "delete", self._names.jobs, "deletes", [{"q": receipts, "limit": 0}])
         for name, ids in self._deletes.items():
             await _send(database, session, "delete", name, "deletes", [{"q": {"_id": {"$in": ids}}, "limit": 0}])
         for name, updates in self._updates.items():
@@ -139,7 +142,7 @@ class Writer:
 
     def _add_receipts(self, call: UUID, row: Any) -> None:
         if row is None:
-            self._deletes[self._names.jobs].append(call)
+            self._forgotten_calls.append(call)
         elif row[1] == EnqueueAnswer():
             self._plain_calls.append(call)
         else:
@@ -244,7 +247,8 @@ class Writer:
 
 
 def _receipt(call: UUID, at: datetime, answer: EnqueueAnswer) -> Document:
-    return {"_id": call, "call": call, "received_at": date(at), "answer": json_text(answer)}
+    # The call of a schedule's tick is the id of its job, which may be enqueued again while the receipt is kept.
+    return {"_id": {"call": call}, "call": call, "received_at": date(at), "answer": json_text(answer)}
 
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> Document:

@@ -135,6 +135,16 @@ class EnqueueContract(Part):
         assert await at.store.counts() == {("", State.AVAILABLE): 1}
 
     @story
+    async def test_a_deleted_job_of_which_the_call_had_the_id_can_be_enqueued_again(self, at: Scene) -> None:
+        job = at.new()
+        await at.store.enqueue(job.id, [job])
+        await at.store.delete([job.id])
+        assert await at.store.enqueue(job.id, [job]) == EnqueueAnswer()
+        assert await at.store.list(at.everything) == ()
+        assert await at.store.enqueue(at.chance.uuid4(), [job]) == EnqueueAnswer()
+        assert [each.id for each in await at.store.list(at.everything)] == [job.id]
+
+    @story
     async def test_a_call_with_an_id_that_exists_inserts_none_of_its_jobs_and_leaves_no_receipt(self, at: Scene) -> None:
         waiting, running, ended = at.new(), await at.running(), await at.running()
         await at.enqueue(waiting)
