@@ -8,6 +8,7 @@ module waits itself, for short random times.
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import TypeVar
@@ -48,6 +49,12 @@ class Database(ABC):
         self._connection: driver.Connection | None = None
         self._files: Files | None = None
         self._seen_at = 0
+
+    def __del__(self) -> None:
+        """Close what an App that was dropped has left open: since Python 3.13 that is a ``ResourceWarning`` otherwise."""
+        if (connection := getattr(self, "_connection", None)) is not None:
+            with suppress(sqlite3.Error):
+                connection.close()
 
     def now(self) -> int:
         """Return the wall clock in microseconds."""
