@@ -3,6 +3,7 @@
 import json
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,7 @@ def test_a_retry_that_runs_nothing_is_reported(ids: tuple[str, str]) -> None:
 
 def test_damaged_workflows_are_repaired_after_a_dry_run(ids: tuple[str, str], folder: Path) -> None:
     assert answer("workflows", "recover")["repairs"] == []
-    with sqlite3.connect(url(folder).removeprefix("sqlite:///")) as link:
+    with closing(sqlite3.connect(url(folder).removeprefix("sqlite:///"))) as link, link:
         link.execute("UPDATE holdfast_members SET needs = 7 WHERE node = 'publish'")
     for words in (["--dry-run"], [ids[0]]):
         lines = run("workflows", "recover", *words).stdout.splitlines()

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -193,11 +194,12 @@ def test_the_invalid_payload_of_many_is_named_by_its_index(app: App, item: objec
 
 def test_a_store_without_callers_transactions_refuses_within() -> None:
     app = App("memory://")
-    prepared = app.task(shrink).options(within=sqlite3.connect(":memory:"))
-    with pytest.raises(Unsupported, match="memory"):
-        prepared.enqueue("a")
-    with pytest.raises(Unsupported, match="memory"):
-        asyncio.run(prepared.aenqueue("a"))
+    with closing(sqlite3.connect(":memory:")) as connection:
+        prepared = app.task(shrink).options(within=connection)
+        with pytest.raises(Unsupported, match="memory"):
+            prepared.enqueue("a")
+        with pytest.raises(Unsupported, match="memory"):
+            asyncio.run(prepared.aenqueue("a"))
     app.close()
 
 
@@ -256,7 +258,8 @@ def test_within_a_transaction_a_duplicate_and_a_conflict_leave_it_usable(file: P
 
 def test_within_needs_its_twin_inside_an_event_loop(file: Path) -> None:
     app = App(f"sqlite:///{file}")
-    prepared = app.task(shrink).options(within=sqlite3.connect(file))
+    connection = sqlite3.connect(file)
+    prepared = app.task(shrink).options(within=connection)
 
     async def main() -> None:
         with pytest.raises(InsideEventLoop, match="await aenqueue"):
@@ -265,6 +268,7 @@ def test_within_needs_its_twin_inside_an_event_loop(file: Path) -> None:
             prepared.enqueue_many([{"path": "a"}])
 
     asyncio.run(main())
+    connection.close()
     app.close()
 
 
