@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 
+from holdfast._core.job import State
 from holdfast._core.requests import JobFilter, Steer, SteerVerb
 from holdfast._core.workflow import FlowVerb, SteerFlow
 from holdfast.stores.mongo.store import MongoStore
@@ -92,3 +93,15 @@ class TestMongo(AtHome):
 
         play(self, count)
         assert numbers[2] == numbers[1] > 0
+
+    def test_counts_with_a_limit_read_no_more_finished_jobs_than_that(self) -> None:
+        async def count(at: Scene) -> None:
+            await cancelled(at, MANY)
+            await at.enqueue(*(at.new() for _ in range(FEW)))
+            counted = {("", State.CANCELLED): 11, ("", State.AVAILABLE): FEW}
+            assert await at.store.counts(None, 10) == counted
+            assert [view.counts for view in await at.store.queues(10)] == [
+                {state: number for (_, state), number in counted.items()}
+            ]
+
+        play(self, count)

@@ -1,7 +1,9 @@
 """Unique keys held for a period or freed by the first claim, while other sessions are in the middle of their transactions."""
 
 import asyncio
+from typing import Any
 
+import asyncpg
 import psycopg
 import pytest
 
@@ -12,6 +14,7 @@ from holdfast.testing.contracts.key_periods import LATEST, NIGHT, NIGHTLY, claim
 from holdfast.testing.contracts.scene import Scene, answered, done, play
 from tests.stores.postgres_concurrent_sessions import Stage, rival, waits
 from tests.stores.postgres_databases import Home
+from tests.stores.test_postgres_enqueuing import within
 
 PAUSE = """
 CREATE FUNCTION holdfast.pause() RETURNS trigger LANGUAGE plpgsql AS
@@ -58,5 +61,25 @@ def test_l11_a_job_whose_key_a_claim_has_freed_ends_while_a_callers_transaction_
             assert not await waits(home, settling)
             assert await settling == (Answer.APPLIED,)
         assert home.sql("SELECT job FROM holdfast.unique_keys") == [(second.id,)]
+
+    play(Stage(home), act)
+
+
+@pytest.mark.parametrize("level", ["repeatable_read", "serializable"])
+def test_s11_a_call_whose_snapshot_hides_the_claim_that_freed_a_key_is_asked_to_run_again(home: Home, level: Any) -> None:
+    async def act(at: Scene) -> None:
+        await at.enqueue(keyed(at, LATEST))
+        caller, again = await asyncpg.connect(home.dsn), keyed(at, LATEST)
+        begun = caller.transaction(isolation=level)
+        await begun.start()
+        await caller.fetch("SELECT 1 FROM holdfast.versions")
+        await claimed(at)
+        with pytest.raises(asyncpg.SerializationError, match="took a unique key") as failure:
+            await within(at, caller, keyed(at, LATEST))
+        await begun.rollback()
+        assert str(failure.value.hint).startswith("Run this transaction again")
+        async with caller.transaction(isolation=level):
+            assert await within(at, caller, again) == EnqueueAnswer()
+        await caller.close()
 
     play(Stage(home), act)

@@ -147,9 +147,10 @@ class Loader:
         """Return documents of jobs, which are not put in."""
         return await self._find(self._names.jobs, which, **options)
 
-    async def gather(self, pipeline: Sequence[Mapping[str, Any]]) -> list[Document]:
-        """Return what a pipeline makes of the jobs."""
-        return await self._find(self._names.jobs, pipeline)
+    async def gather(self, pipeline: Sequence[Mapping[str, Any]], *others: Sequence[Mapping[str, Any]]) -> list[Document]:
+        """Return what pipelines make of the jobs, in one read."""
+        jobs = self._names.jobs
+        return await self._find(jobs, [*pipeline, *({"$unionWith": {"coll": jobs, "pipeline": each}} for each in others)])
 
     async def started(self) -> dict[UUID, int]:
         """Return the claim numbers through which leases have started their jobs."""

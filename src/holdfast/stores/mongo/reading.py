@@ -13,7 +13,7 @@ from msgspec import structs
 from holdfast._core.answers import BeatView, DueJob, QueueView
 from holdfast._core.audit import AuditEntry, AuditFilter
 from holdfast._core.error_groups import ErrorGroup, ErrorList, group_of
-from holdfast._core.job import State
+from holdfast._core.job import FINISHED, State
 from holdfast._core.limits import CountedBy, is_limited, wait_for
 from holdfast._core.record import JobRecord, as_read, matches
 from holdfast._core.requests import IsolatedJobs, JobFilter, QueueSettings, several
@@ -30,6 +30,8 @@ _STORED = {
     State.CLAIMED: ("claimed",),
     State.RUNNING: ("claimed", "running"),
 }
+_UNFINISHED = ("available", "claimed", "running", "held", "blocked")
+"""The states of documents whose jobs have not finished."""
 _FIELDS = {
     "task": "task",
     "queue": "queue",
@@ -146,20 +148,19 @@ def _group(newest: JobRecord, found: Document) -> ErrorGroup:
 async def count_jobs(
     loader: Loader, now: datetime, by: Literal["queue", "task"] | None = None, most: int | None = None
 ) -> dict[tuple[str, State], int]:
-    """Count jobs by group and state, as they are read. It ignores the limit, and counts all."""
-    del most
+    """Count jobs by group and state, as they are read. ``most``: the most finished jobs of a state to count, and one more."""
     group = "" if by is None else f"${by}"
     early = {"$and": [{"$eq": ["$state", "available"]}, {"$gt": ["$available_at", now]}]}
     state = {
         "$cond": [early, {"$cond": [{"$gt": ["$awaits", None]}, "blocked", "scheduled"]}, "$state"],
     }
-    pipeline: list[Document] = [
-        {"$match": {"state": {"$exists": True}}},
-        {"$group": {"_id": {"group": group, "state": state}, "number": {"$sum": 1}}},
-    ]
-    found = Counter(
-        {(each["_id"]["group"], State(each["_id"]["state"])): each["number"] for each in await loader.gather(pipeline)}
+    count: Document = {"$group": {"_id": {"group": group, "state": state}, "number": {"$sum": 1}}}
+    which: Document = {"$exists": True} if most is None else {"$in": [*_UNFINISHED]}
+    ended: list[list[Document]] = (
+        [] if most is None else [[{"$match": {"state": each.value}}, {"$limit": most + 1}, count] for each in FINISHED]
     )
+    counted = await loader.gather([{"$match": {"state": which}}, count], *ended)
+    found = Counter({(each["_id"]["group"], State(each["_id"]["state"])): each["number"] for each in counted})
     started = await loader.started()
     if started:
         which = {"active": {"$in": [*started]}, "state": "claimed"}
@@ -173,10 +174,9 @@ async def count_jobs(
 
 async def view_queues(loader: Loader, now: datetime, most: int | None = None) -> tuple[QueueView, ...]:
     """Return queues that have jobs, are paused, or have settings."""
-    del most
     paused, chosen = loader.paused, loader.queue_settings
     found: dict[str, dict[State, int]] = {queue: {} for queue in (*paused, *chosen)}
-    for (queue, state), number in (await count_jobs(loader, now, "queue")).items():
+    for (queue, state), number in (await count_jobs(loader, now, "queue", most)).items():
         found.setdefault(queue, {})[state] = number
     return tuple(
         QueueView(name=name, paused_at=paused.get(name), counts=found[name], settings=chosen.get(name, QueueSettings()))

@@ -43,7 +43,10 @@ wanted AS MATERIALIZED (
     LEFT JOIN LATERAL (
         SELECT keys.job,
         keys.digest FROM holdfast.unique_keys AS keys
-        WHERE keys.task = wanted.task AND keys.key = wanted.key AND holdfast.holds_key(keys.job, keys.until, keys.until_started)
+        WHERE keys.task = wanted.task AND keys.key = wanted.key
+            -- A snapshot may be older than the claim that freed a key: hold_keys names the remedy.
+            AND (NOT keys.until_started OR current_setting('transaction_isolation') = 'read committed')
+            AND holdfast.holds_key(keys.job, keys.until, keys.until_started)
         LIMIT 1
     ) AS held ON true
 ),
