@@ -25,7 +25,8 @@ def test_a_host_that_other_machines_reach_is_refused_with_the_remedy(host: str) 
     assert "pass --token-file FILE, or use 127.0.0.1 and forward the port" in done.stderr
 
 
-def test_a_port_that_is_taken_is_refused_with_the_remedy() -> None:
+def test_a_port_that_is_taken_is_refused_with_the_remedy(folder: Path) -> None:
+    enqueue()
     with create_server(("127.0.0.1", 0)) as taken:
         done = run("dashboard", "--url", "sqlite:///jobs.db", "--port", str(taken.getsockname()[1]))
     assert done.exit_code == 2

@@ -9,6 +9,7 @@ from tests.cli.support import run
 READING = [
     *(["jobs", "list"], ["jobs", "show", "1"], ["jobs", "explain", "1"], ["jobs", "counts"], ["queues", "list"], ["top"]),
     *(["workers", "list"], ["check"], ["errors", "list"], ["schedules", "list"], ["queues", "pause", "mail"], ["prune"]),
+    ["dashboard", "--port", "0"],
 ]
 
 

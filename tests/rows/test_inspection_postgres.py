@@ -20,6 +20,20 @@ def test_an_enum_or_a_domain_without_one_of_the_values(postgres: Ground) -> None
         assert says in problem
 
 
+@pytest.mark.parametrize("what", ["status", "key"])
+def test_a_domain_over_an_enum_is_refused_because_postgresql_does_not_compare_it(postgres: Ground, what: str) -> None:
+    postgres.say("CREATE TYPE state AS ENUM ('NEW', 'BUSY', 'GONE')")
+    postgres.say("CREATE DOMAIN mood AS state")
+    types = {"status": "state", "key": "int", what: "mood"}
+    postgres.say(
+        f"CREATE TABLE pastes (id {types['key']} PRIMARY KEY, status {types['status']} NOT NULL, claimed_at timestamptz)"
+    )
+    problem = the_problem(postgres, where="true")
+    assert 'is mood: PostgreSQL has no = for a domain over an enum: `ALTER TABLE "public"."pastes" ALTER COLUMN' in problem
+    postgres.say(problem.split("`")[1])
+    assert inspected(postgres, where="true").problems == ()
+
+
 def test_s9_a_table_from_which_others_inherit_is_refused_before_a_row_is_touched(postgres: Ground) -> None:
     postgres.make(1)
     postgres.say("CREATE TABLE bystander (LIKE pastes INCLUDING ALL)")

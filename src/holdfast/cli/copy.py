@@ -29,8 +29,8 @@ def copy(source: str, destination: str, queues: tuple[str, ...], wait: float | N
     It pauses the queues at both, waits until no job of them runs at the source, and moves the waiting ones with their ids. At the
     end the queues are open at the destination and stay paused at the source. Killed at any point, it can be run again.
 
-    Not copied: finished jobs, workflows, jobs with recorded steps or a checkpoint, held jobs, schedules, limits, settings of queues.
-    They stay at the source.
+    Not copied: finished jobs, workflows, jobs with recorded steps or a checkpoint, held jobs, schedules, limits, settings of queues,
+    actions of operators, the history of minutes. They stay at the source.
     """
     from holdfast._engine.operators.copying import Copying
     from holdfast.app import environment_of

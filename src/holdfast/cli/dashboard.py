@@ -48,7 +48,7 @@ def dashboard(
         if is_opened:
             webbrowser.open(link)
 
-    with opened(target, url, makes=True) as app:
+    with opened(target, url) as app:
         if app.settings.url.startswith("memory:"):
             remedy = "mount holdfast.dashboard.Dashboard(app) in that process, or use a file: --url sqlite:///jobs.db"
             raise ConfigurationError([f"a store in memory is seen only from inside its own process: {remedy}"])

@@ -75,6 +75,10 @@ def _of_types(watch: TableSpec, facts: TableFacts) -> Iterator[str]:
             yield wording.misfit("columns", column.name, "generated", "name one that can be written")
     stamp = facts.columns[watch.claimed_at]
     table = name_of(watch, facts)
+    for what, column in (("status", facts.columns[watch.status]), *(("key", facts.columns[name]) for name in watch.key)):
+        if column.category == "E" and column.plain != column.base_type:
+            remedy = f"PostgreSQL has no = for a domain over an enum: {remedies.retyped(table, column, column.base_type)}"
+            yield wording.misfit(what, column.name, column.type, remedy)
     if stamp.base not in ("timestamptz", "timestamp"):
         change = remedies.timed(table, stamp, facts.zone)
         yield wording.misfit("claimed_at", stamp.name, stamp.type, f"name one of a time{f', or {change}' if change else ''}")
