@@ -77,10 +77,10 @@ def test_a_summary_names_the_five_largest_queues() -> None:
 @pytest.mark.parametrize(
     ("job", "why", "text"),
     [
-        (JOB, LeaseEnd(RescueReason.CRASHED, "SIGKILL"), "back in line, crash 1 of 3"),
+        (JOB, LeaseEnd(RescueReason.CRASHED, "SIGKILL"), "back in its queue, crash 1 of 3"),
         (structs.replace(JOB, crashes=1), LeaseEnd(RescueReason.CRASHED), "runs again in 1.2 s, crash 2 of 3"),
         (LAST, LeaseEnd(RescueReason.CRASHED), "failed, crash 3 of 3"),
-        (JOB, LeaseEnd(RescueReason.CLOSED, is_free=True), "back in line"),
+        (JOB, LeaseEnd(RescueReason.CLOSED, is_free=True), "back in its queue"),
         (
             JOB,
             LeaseEnd(RescueReason.CLOSED, is_free=True, charged_jobs={JOB.id: RescueReason.TIMED_OUT}),
@@ -98,4 +98,4 @@ def test_the_line_of_a_rescue_has_the_progress_and_the_time_that_it_took() -> No
     move = lifecycle.rescue(job, LeaseEnd(RescueReason.CRASHED), jitter=0.0)
     found = rescued_line(job, move, move.to, "web1-4711", "SIGKILL (out of memory)", 0.4)
     assert "taken from web1-4711 (lease ran out) at 52 %" in rescued_line(job, move, move.to, "web1-4711", "expired", 0.4)
-    assert found == "sync 9d8f2c taken from web1-4711 (SIGKILL, out of memory) at 52 %, back in line after 0.4 s, crash 1 of 3"
+    assert found == "sync 9d8f2c taken from web1-4711 (SIGKILL, out of memory) at 52 %, back in its queue after 0.4 s, crash 1 of 3"

@@ -60,7 +60,7 @@ def test_the_overview_shows_the_last_hour_as_charts_and_as_a_table(app: App) -> 
     assert "half waited less than" in waiting
     assert slots == "Slots in use over the last hour: at most 54 of 240"
     assert "Figures" in page.text
-    assert "back in line: 4.2 /s retried · 0.07 /s snoozed" in page.text
+    assert "back in the queue: 4.2 /s retried · 0.07 /s snoozed" in page.text
     rows = figures(app, "1")
     assert len(rows) == 60
     assert all(row.count("<td") == 12 for row in rows)

@@ -51,7 +51,7 @@ def ended_line(claim: Claim, move: Transition, seconds: float | None, error: obj
 def rescued_line(job: ActiveJob, move: Transition, to: State, worker: str, reason: str, after: float | None = None) -> str:
     """Return the sentence of a job that a supervisor took from a worker. ``to``: its state now. ``after``: the seconds that this took."""
     took = "" if after is None else f" after {span(after)}"
-    back = f"runs again {_wait(move.delay)}" if move.delay else f"back in line{took}"
+    back = f"runs again {_wait(move.delay)}" if move.delay else f"back in its queue{took}"
     ends = {State.AVAILABLE: back, State.HELD: "held for an operator"}
     budget = ""
     if move.crashes > job.crashes:

@@ -11,7 +11,9 @@ import pytest
 
 from holdfast import App, Backoff, ConfigurationError, Job, Retry, Snooze, State, SyncJob
 from holdfast._system.clock import SystemClock
-from holdfast.errors import InsideEventLoop
+from holdfast.errors import InsideEventLoop, StoreDamaged
+from holdfast.stores.memory import MemoryStore
+from holdfast.stores.sqlite.store import SqliteStore
 
 Make = Callable[..., App]
 
@@ -254,3 +256,19 @@ def test_tasks_of_others_and_paused_queues_are_left_alone(make: Make) -> None:
     app.queues.pause("slow")
     assert app.run_due() == 0
     assert states(app) == {"available": 2}
+
+
+def test_damage_that_a_claim_finds_is_reported_as_such(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = make()
+
+    @app.task
+    def one() -> None: ...
+
+    async def damaged(*_: object) -> None:
+        raise StoreDamaged("exchange: jobs.db: database disk image is malformed: restore a backup")
+
+    one.enqueue()
+    for store in (MemoryStore, SqliteStore):
+        monkeypatch.setattr(store, "exchange", damaged)
+    with pytest.raises(StoreDamaged, match="restore a backup"):
+        app.run_due()

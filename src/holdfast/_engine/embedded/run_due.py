@@ -14,7 +14,7 @@ from holdfast._engine.supervisor.worker_handle import WorkerHandle
 from holdfast._engine.supervisor.worker_session import WorkerSession
 from holdfast._engine.worker.worker import Worker
 from holdfast._ports.host import Exit, SupervisorLink
-from holdfast.errors import ConfigurationError
+from holdfast.errors import ConfigurationError, StoreDamaged
 
 LONG = LeaseTiming.of("10m")
 """The timing of the lease: long, because a test may block the loop that renews it. After a crash the process is proven dead
@@ -55,7 +55,7 @@ class RunDue:
         if session.error is not None:
             raise session.error
         if handle.refused:
-            raise ConfigurationError(handle.refused)
+            raise StoreDamaged("; ".join(handle.refused)) if worker.is_damaged else ConfigurationError(handle.refused)
         return worker.executor.started
 
     def _worker(self, link: SupervisorLink, most: int) -> Worker:

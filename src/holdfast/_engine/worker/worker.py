@@ -71,7 +71,7 @@ class Worker:
         self.threads = ThreadRunner(options.threads)
         self.pool = None if runner_host is None else self._open_pool(runner_host, runners or Runners())
         self._drain, self._ending = Drain(self.lease.now), Signal()
-        self._is_orphan = self._is_isolated = self._is_damaged = False
+        self._is_orphan = self._is_isolated = self.is_damaged = False
         self._reports = AttemptReporter(link, self.lease.now)
         self._backup = OutcomeBackup(self._send)
         self._receiving: Service | None = None
@@ -200,7 +200,7 @@ class Worker:
     def _damaged(self, problems: Sequence[str]) -> None:
         """End, and leave the outcomes to the supervisor: the store does not answer again before a backup is restored."""
         self._send(messages.StartRefused(tuple(problems)))
-        self._is_damaged = True
+        self.is_damaged = True
         self.exchange.close()
         self.executor.stop_all(Stop.LATE)
         self._ending.set()
@@ -357,7 +357,7 @@ class Worker:
                 self.executor.stop_all(Stop.DRAINED)
             if self._is_orphan and self.lease.remaining() <= 0:
                 return
-            if (self._may_leave() and not self._is_orphan) or (self._is_damaged and not self.executor.running):
+            if (self._may_leave() and not self._is_orphan) or (self.is_damaged and not self.executor.running):
                 self._backup.send(self.exchange.undelivered)
                 return  # the supervisor sends them to the store again before it ends the lease
             self._exchanging.wake.set()
