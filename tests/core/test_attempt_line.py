@@ -98,4 +98,6 @@ def test_the_line_of_a_rescue_has_the_progress_and_the_time_that_it_took() -> No
     move = lifecycle.rescue(job, LeaseEnd(RescueReason.CRASHED), jitter=0.0)
     found = rescued_line(job, move, move.to, "web1-4711", "SIGKILL (out of memory)", 0.4)
     assert "taken from web1-4711 (lease ran out) at 52 %" in rescued_line(job, move, move.to, "web1-4711", "expired", 0.4)
-    assert found == "sync 9d8f2c taken from web1-4711 (SIGKILL, out of memory) at 52 %, back in its queue after 0.4 s, crash 1 of 3"
+    assert (
+        found == "sync 9d8f2c taken from web1-4711 (SIGKILL, out of memory) at 52 %, back in its queue after 0.4 s, crash 1 of 3"
+    )

@@ -128,7 +128,9 @@ def test_a_job_that_was_killed_frozen_and_answered_late_has_one_story_on_page_te
         overview = html.unescape(asyncio.run(ask(Dashboard(ships.app), "/")).body)
         assert f"on {second} was lost when the lease of its worker ran out at 71 %" in overview
         log = ships.crews[0].log_text()
-        line = rf"narrate {job.id.hex[-6:]} taken from {first} \(SIGKILL\) at 52 %, back in its queue after [\d.]+ m?s, crash 1 of 3"
+        line = (
+            rf"narrate {job.id.hex[-6:]} taken from {first} \(SIGKILL\) at 52 %, back in its queue after [\d.]+ m?s, crash 1 of 3"
+        )
         assert re.search(line, log)
         assert re.search(
             rf"taken from {second} \(lease ran out\) at 71 %, runs again in .+ s, crash 2 of 3", ships.crews[1].log_text()
