@@ -11,13 +11,14 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.core import checks
 from django.core.management import call_command
+from django.db import transaction
 from django.tasks import TaskResultStatus, default_task_backend, task, task_backends
 from django.tasks.exceptions import InvalidTask, InvalidTaskBackend, TaskResultDoesNotExist, TaskResultMismatch
 from django.tasks.signals import task_enqueued, task_finished, task_started
 from django.utils.module_loading import import_string
 
 from holdfast import App
-from holdfast.errors import InsideEventLoop
+from holdfast.errors import InsideEventLoop, UniqueConflict
 from holdfast.integrations.django import HoldfastTask, task_options
 from tests.django.conftest import use
 from tests.django.shop import tasks
@@ -214,6 +215,50 @@ def test_the_decorator_of_django_6_1_takes_them() -> None:
             task(max_attempts=5)(tasks.add.func)
     else:
         assert task(max_attempts=5, timeout="1m")(tasks.add.func).max_attempts == 5
+
+
+@pytest.mark.parametrize(
+    ("made", "args", "kwargs", "problem"),
+    [
+        (tasks.add, (), {}, "tests.django.shop.tasks.add: missing a required argument: 'first'"),
+        (tasks.ship, (1, 2), {}, "tests.django.shop.tasks.ship: too many positional arguments"),
+        (tasks.aadd, (1,), {"third": 2}, "tests.django.shop.tasks.aadd: "),
+    ],
+)
+def test_arguments_that_the_task_does_not_take_are_refused_at_the_enqueue(
+    app: App, made: Any, args: Any, kwargs: Any, problem: str
+) -> None:
+    with pytest.raises(TypeError, match=problem):
+        made.enqueue(*args, **kwargs)
+    assert app.jobs.list() == []
+
+
+def test_a_second_enqueue_with_the_same_unique_parameters_returns_the_first_job(app: App) -> None:
+    announced = list[str]()
+
+    def receive(sender: Any, task_result: Any, **_: Any) -> None:
+        announced.append(task_result.id)
+
+    task_enqueued.connect(receive)
+    try:
+        first, again, other = tasks.charge.enqueue(7), tasks.charge.enqueue(order=7), tasks.charge.enqueue(8)
+        with transaction.atomic():
+            joined = tasks.charge.enqueue(order=7)
+    finally:
+        task_enqueued.disconnect(receive)
+    assert first.id == again.id == joined.id != other.id
+    assert announced == [first.id, other.id]
+    with pytest.raises(UniqueConflict):
+        tasks.charge.enqueue(7, cents=5)
+    assert app.run_due() == 2
+    again.refresh()
+    assert again.return_value == "7: 100"
+    assert tasks.charge.enqueue(7).id != first.id
+
+
+def test_a_unique_parameter_that_the_task_lacks_is_refused() -> None:
+    with pytest.raises(InvalidTask, match="unique_by: 'order' is no parameter of the handler"):
+        HoldfastTask(func=undecided, priority=0, backend="default", queue_name="default", run_after=None, unique_by=("order",))
 
 
 def undecided() -> None:

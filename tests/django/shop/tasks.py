@@ -90,3 +90,10 @@ def die_once(context: Any, path: str) -> int:
         Path(path).write_text(str(os.getpid()))
         os.kill(os.getpid(), signal.SIGKILL)
     return int(context.attempt)
+
+
+@task(takes_context=True)
+@task_options(unique_by=("order",))
+def charge(context: Any, order: int, cents: int = 100) -> str:
+    """Charge an order, for which one unfinished job may exist."""
+    return f"{order}: {cents}"

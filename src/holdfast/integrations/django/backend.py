@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter, signature
 from typing import Any, get_type_hints
+from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.core import checks
@@ -15,11 +16,15 @@ from django.tasks.exceptions import InvalidTask, InvalidTaskBackend, TaskResultD
 from django.tasks.signals import task_enqueued
 from django.utils.json import normalize_json
 
+from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.durations import Duration
 from holdfast._core.job import NewJob
 from holdfast._core.limits import Limit
+from holdfast._core.payload import encode_payload
 from holdfast._core.policy import Backoff
-from holdfast._engine.client.handle import id_of
+from holdfast._core.unique_keys import unique_key_in
+from holdfast._core.uniqueness import UniqueUntil
+from holdfast._engine.client.handle import Handle, id_of
 from holdfast._engine.client.within import enqueue_within
 from holdfast._engine.tasks.registry import Errors, problems_of_names
 from holdfast._engine.tasks.task import PreparedJob
@@ -27,7 +32,7 @@ from holdfast._engine.tasks.task import Task as HoldfastsTask
 from holdfast.app import App
 from holdfast.errors import ConfigurationError, JobNotFound
 from holdfast.integrations.django import wiring
-from holdfast.integrations.django.options import BackendOptions
+from holdfast.integrations.django.options import BackendOptions, arguments_of, options_of
 from holdfast.integrations.django.results import aware, new_result, result_of
 from holdfast.sync import PORTAL, refuse_inside_loop
 
@@ -51,6 +56,9 @@ class HoldfastTask(Task):  # type: ignore[misc]
     on_rescue: Callable[..., Any] | None = None
     limit: Limit | None = None
     sensitive: Sequence[str] | None = None
+    unique_by: Sequence[str] | None = None
+    unique_for: Duration | None = None
+    unique_until: UniqueUntil | None = None
 
 
 class HoldfastBackend(BaseTaskBackend):  # type: ignore[misc]
@@ -89,25 +97,28 @@ class HoldfastBackend(BaseTaskBackend):  # type: ignore[misc]
         refuse_inside_loop("aenqueue")
         self.validate_task(task)
         app = self.app
-        prepared = _prepared(app, task, args, kwargs)
+        prepared = _prepared(app, task, args, kwargs, {**self.holdfast.task_options, **options_of(task)}.get("unique_by"))
         job = prepared.new_job()
-        result = new_result(task, job.id, self.alias, args, kwargs)
-        announce = partial(task_enqueued.send_robust, type(self), task_result=result)
+
+        def result(id: UUID, *, announces: Callable[[Callable[[], Any]], Any] | None) -> Any:
+            made = new_result(task, id, self.alias, args, kwargs)
+            if announces is not None:
+                announces(partial(task_enqueued.send_robust, type(self), task_result=made))
+            return made
+
         if not self._is_in_transaction():
-            _write(app, prepared, job)
-            announce()
-        elif self.holdfast.joins:
-            connection = wiring.connection_of(self.holdfast)
-            with prepared.around(job) as jobs:
-                enqueue_within(app._connections, connection, jobs, prepared.read)
-            if connection.in_atomic_block:
-                transaction.on_commit(announce, using=self.holdfast.database)
-            else:  # Django does not know when a transaction commits that it has not begun
-                announce()
-        else:
-            transaction.on_commit(partial(_write, app, prepared, job), using=self.holdfast.database)
-            transaction.on_commit(announce, using=self.holdfast.database)
-        return result
+            handle = _write(app, prepared, job)
+            return result(handle.id, announces=_at_once if handle.created else None)
+        after_commit = partial(transaction.on_commit, using=self.holdfast.database)
+        if not self.holdfast.joins:
+            after_commit(lambda: _write(app, prepared, job).created and result(job.id, announces=_at_once))
+            return result(job.id, announces=None)
+        connection = wiring.connection_of(self.holdfast)
+        with prepared.around(job) as jobs:
+            (handle,) = enqueue_within(app._connections, connection, jobs, prepared.read)
+        # Django does not know when a transaction commits that it has not begun.
+        announces = after_commit if connection.in_atomic_block else _at_once
+        return result(handle.id, announces=announces if handle.created else None)
 
     async def aenqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Do the same for code in an event loop, in the thread that Django's transactions of that code are in."""
@@ -141,19 +152,31 @@ class HoldfastBackend(BaseTaskBackend):  # type: ignore[misc]
         return connection.in_atomic_block or (connection.connection is not None and not connection.autocommit)
 
 
-def _prepared(app: App, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PreparedJob[Any]:
-    """Return the job to be written. ``TypeError`` for arguments that are not plain JSON, as Django has it."""
+def _prepared(
+    app: App, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any], unique_by: Sequence[str] | None
+) -> PreparedJob[Any]:
+    """Return the job to be written. ``TypeError`` for arguments that the task does not take, or that are not JSON."""
     known: HoldfastsTask[..., Any, ...] = HoldfastsTask(wiring.registered(app, task), app._connections)
-    options = known.options(queue=task.queue_name, priority=-task.priority, run_at=aware(task.run_after))
+    given, unique_key = arguments_of(task, args, kwargs), None
+    if unique_by is not None:  # the same call by position and by name is one payload
+        args, kwargs = given.args, given.kwargs
+        given.apply_defaults()
+        values = {name: normalize_json(given.arguments[name]) for name in unique_by}
+        unique_key = unique_key_in(encode_payload(task.module_path, values), unique_by, {})
+    options = known.options(queue=task.queue_name, priority=-task.priority, run_at=aware(task.run_after), unique_key=unique_key)
     return options.bind(args=normalize_json(list(args)), kwargs=normalize_json(dict(kwargs)))
 
 
-def _write(app: App, prepared: PreparedJob[Any], job: NewJob) -> None:
-    async def write(jobs: Sequence[NewJob]) -> None:
-        await app._connections.client().enqueue(jobs)
+def _write(app: App, prepared: PreparedJob[Any], job: NewJob) -> Handle[Any]:
+    async def write(jobs: Sequence[NewJob]) -> EnqueueAnswer:
+        return await app._connections.client().enqueue(jobs)
 
     with prepared.around(job) as jobs:
-        PORTAL.run(write(jobs))
+        return prepared.handle(job, PORTAL.run(write(jobs)))
+
+
+def _at_once(act: Callable[[], Any]) -> None:
+    act()
 
 
 def _problems_of_options(task: Any) -> list[str]:

@@ -12,25 +12,24 @@ from django.utils.json import normalize_json
 
 from holdfast._core.outcome import ANSWERS
 from holdfast._engine.tasks.context import Job, SyncJob
+from holdfast._engine.tasks.option_problems import problems_of_uniqueness
 from holdfast._engine.tasks.registry import TaskDefinition, define
 from holdfast.app import App
+from holdfast.errors import ConfigurationError
 from holdfast.integrations.django.connections import prepare
-from holdfast.integrations.django.options import ATTRIBUTE, TASK_OPTIONS
+from holdfast.integrations.django.options import options_of, parameters_of
 from holdfast.integrations.django.running import Attempt, aearlier, earlier
-
-
-def options_of(task: Any) -> Mapping[str, Any]:
-    """Return the options of a task that Django has no word for: of ``@task_options``, and of ``@task`` from Django 6.1 on."""
-    of_task = {name: getattr(task, name, None) for name in TASK_OPTIONS}
-    return {**getattr(task.func, ATTRIBUTE, {}), **{name: value for name, value in of_task.items() if value is not None}}
 
 
 def definition_of(task: Any, app: App | None = None, defaults: Mapping[str, Any] = MappingProxyType({})) -> TaskDefinition:
     """Return a task as an App runs it; ``ConfigurationError`` with all that cannot work."""
     names = {"name": task.module_path, "queue": task.queue_name, "priority": -task.priority}
+    options = {**defaults, **options_of(task)}
+    if problems := problems_of_uniqueness(options.pop("unique_by", None), None, known=parameters_of(task)):
+        raise ConfigurationError([f"task {task.module_path}: {problem}" for problem in problems])
     handler = _Handler(task, app)
     function = handler.awaited() if iscoroutinefunction(task.func) else handler.called()
-    return define(function, **names, **{**defaults, **options_of(task)})
+    return define(function, **names, **options)
 
 
 class _Handler:

@@ -1,7 +1,8 @@
 """What a project writes: ``OPTIONS`` of a backend in ``TASKS``, and ``@task_options`` of a task."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from inspect import BoundArguments, Parameter, Signature
 from typing import Any, Final, Literal, TypeVar, cast
 
 from msgspec import Struct, structs
@@ -78,6 +79,25 @@ def task_options(**options: Any) -> Callable[[Function], Function]:
         return function
 
     return keep
+
+
+def options_of(task: Any) -> Mapping[str, Any]:
+    """Return the options of a task that Django has no word for: of ``@task_options``, and of ``@task`` from Django 6.1 on."""
+    of_task = {name: getattr(task, name, None) for name in TASK_OPTIONS}
+    return {**getattr(task.func, ATTRIBUTE, {}), **{name: value for name, value in of_task.items() if value is not None}}
+
+
+def arguments_of(task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> BoundArguments:
+    """Return the arguments of a call by the names of the task's parameters; ``TypeError`` as for a call in Python."""
+    try:
+        return Signature([*parameters_of(task).values()]).bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{task.module_path}: {error}") from None
+
+
+def parameters_of(task: Any) -> dict[str, Parameter]:
+    """Return the parameters that a call fills."""
+    return dict([*inspect.signature(task.func).parameters.items()][bool(task.takes_context) :])
 
 
 def _unknown(where: str, options: Mapping[str, Any]) -> list[str]:
