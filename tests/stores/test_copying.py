@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.answers import Answer
+from holdfast._core.audit import AuditNote
 from holdfast._core.dependencies import After
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import ActiveJob, AttemptOutcome, HeldFor, NewJob, State
@@ -236,8 +237,12 @@ async def test_what_else_the_source_has_is_named(world: World) -> None:
     await world.work(world.source)
     await world.source.set_limit(Scope(ScopeKind.TASK, "mail"), Limit(concurrency=1), Origin())
     await world.source.set_queue("default", QueueSettings(weight=2))
+    ids = world.chance.uuid4(), world.chance.uuid4()
+    await world.source.record_action(
+        AuditNote(id=ids[0], write=ids[1], who="ada", origin="app", action="prune", selector="{}"), 1
+    )
     done = await world.copying().plan()
-    assert done.not_copied == {"finished jobs": 1, "queues with settings": 1, "limits": 1}
+    assert done.not_copied == {"finished jobs": 1, "queues with settings": 1, "limits": 1, "actions of operators": 1}
 
 
 async def test_a_plan_writes_nothing_and_counts_what_a_copy_then_does(world: World) -> None:

@@ -14,11 +14,12 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from holdfast._core.answers import QueueView
+from holdfast._core.audit import AuditFilter
 from holdfast._core.job import ACTIVE, FINISHED, NewJob, State
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import JobFilter, QueueSettings
 from holdfast._core.transfer import MOST_JOBS, Stays, is_as_sent, moved, parts_of, reason_to_stay
-from holdfast._engine.store_defaults import has_schedules, limits, offers, scheduling, steps
+from holdfast._engine.store_defaults import auditing, has_audit, has_schedules, limits, offers, scheduling, steps
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.limits import Limits
 from holdfast._ports.steps import Steps
@@ -28,6 +29,7 @@ from holdfast.errors import ConfigurationError, StoreUnavailable
 LOOK = 1.0
 """Seconds between two looks at the jobs that still run."""
 _MARK = "holdfast-copy-"
+_MOST_ACTIONS = 1000
 _WAITING = (State.SCHEDULED, State.AVAILABLE)  # in this order: a job that becomes due between two lists is in the second
 
 
@@ -222,6 +224,7 @@ class Copying:
             "queues with settings": sum(queue.settings != QueueSettings() for queue in queues),
             "schedules": len((await scheduling(self._source).schedules()).found) if has_schedules(self._source) else 0,
             "limits": len(await limits(self._source).limits()) if offers(self._source, Limits) else 0,
+            "actions of operators": await self._number_of_actions(),
         }
         return Copied(
             queues=tuple(queue.name for queue in queues),
@@ -231,6 +234,11 @@ class Copying:
             stay=stay,
             not_copied={what: number for what, number in others.items() if number},
         )
+
+    async def _number_of_actions(self) -> int:
+        """Return how many of the newest actions are at the source, at most 1,000."""
+        has_some = has_audit(self._source)
+        return len(await auditing(self._source).audits(AuditFilter(limit=_MOST_ACTIONS))) if has_some else 0
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.wall(), UTC)
