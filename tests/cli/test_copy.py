@@ -64,7 +64,7 @@ def test_what_is_not_copied_is_named(folder: Path, destination: str) -> None:
     assert run("jobs", "cancel", ended, "--app", "shop").exit_code == 0
     done = run("copy", "--from", "shop:app", "--to", destination, "--queue", "default")
     assert done.exit_code == 0, done.output
-    assert "not copied: 1 finished jobs, 1 limits\n" in done.stdout
+    assert "not copied: 1 finished jobs, 1 limits, 2 actions of operators\n" in done.stdout
 
 
 def test_a_running_job_is_waited_for_and_the_remedy_is_named(folder: Path, destination: str) -> None:

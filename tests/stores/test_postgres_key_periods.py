@@ -83,3 +83,21 @@ def test_s11_a_call_whose_snapshot_hides_the_claim_that_freed_a_key_is_asked_to_
         await caller.close()
 
     play(Stage(home), act)
+
+
+@pytest.mark.parametrize("level", ["repeatable_read", "serializable"])
+def test_s11_a_call_whose_snapshot_is_older_than_the_end_of_a_job_gets_its_key(home: Home, level: Any) -> None:
+    """The job that had the key has not seen what the caller is about to commit."""
+
+    async def act(at: Scene) -> None:
+        await at.enqueue(at.new(key="k"))
+        caller, second = await asyncpg.connect(home.dsn), at.new(key="k")
+        running = await claimed(at)
+        async with caller.transaction(isolation=level):
+            await caller.fetch("SELECT 1 FROM holdfast.versions")
+            await at.settle(done(running))
+            assert await within(at, caller, second) == EnqueueAnswer()
+        await caller.close()
+        assert await at.state(second.id) is State.AVAILABLE
+
+    play(Stage(home), act)

@@ -1,8 +1,8 @@
 -- Insert all jobs and the receipt of their call; if the receipt exists already, nothing, and return the answer of the first copy.
 --
 -- :call, one parameter as in enqueue_plain.sql; with a flow, its jobs are members of that workflow, all of them or none is inserted. Its keys are the distinct unique keys of the call, each with the first job that has
--- it. The job that has a key is computed, never found out by a raised constraint: that would abort the caller's transaction. A key
--- whose job this statement's snapshot shows is only read. A key that it does not show is inserted, or answered by the job that got it
+-- it. The job that has a key is computed, never found out by a raised constraint: that would abort the caller's transaction. In READ
+-- COMMITTED a key whose job this statement's snapshot shows is only read. Any other key is inserted, or answered by the job that got it
 -- since: see hold_keys in the schema. Neither locks that job's row, so no open transaction of a caller keeps the job from finishing. Only
 -- a job whose first claim frees its key is locked, while it waits: see holds_key.
 -- Nothing that may be large is joined, because plans are made once, often while all tables are empty.
@@ -44,8 +44,8 @@ wanted AS MATERIALIZED (
         SELECT keys.job,
         keys.digest FROM holdfast.unique_keys AS keys
         WHERE keys.task = wanted.task AND keys.key = wanted.key
-            -- A snapshot may be older than the claim that freed a key: hold_keys names the remedy.
-            AND (NOT keys.until_started OR current_setting('transaction_isolation') = 'read committed')
+            -- A snapshot may be older than the claim or the end that freed a key: hold_keys sees it, or names the remedy.
+            AND current_setting('transaction_isolation') = 'read committed'
             AND holdfast.holds_key(keys.job, keys.until, keys.until_started)
         LIMIT 1
     ) AS held ON true
