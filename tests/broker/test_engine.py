@@ -104,5 +104,11 @@ for _ in range(2):
     app.enqueue("seven")
 print(app.jobs.counts()["available"])
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     assert (done.stdout, done.stderr) == ("7\n", "")

@@ -21,6 +21,7 @@ class Answer:
 
     def __init__(self) -> None:
         self.status, self.headers, self.body = 0, dict[str, str](), b""
+        self.is_whole = asyncio.Event()
 
     async def send(self, message: Any) -> None:
         """Keep a part of the answer."""
@@ -28,6 +29,8 @@ class Answer:
             self.status = message["status"]
             self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
         self.body += message.get("body", b"")
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            self.is_whole.set()
 
 
 async def ask(web: Any, method: str, path: str, body: bytes = b"") -> Answer:
@@ -36,7 +39,8 @@ async def ask(web: Any, method: str, path: str, body: bytes = b"") -> Answer:
 
     async def receive() -> dict[str, Any]:
         if not parts:
-            await asyncio.Event().wait()  # the visitor stays
+            await answer.is_whole.wait()  # the visitor stays until then
+            return {"type": "http.disconnect"}
         return parts.pop()
 
     scope = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http", "root_path": ""}

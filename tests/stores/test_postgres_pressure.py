@@ -75,7 +75,7 @@ def test_a_statement_that_takes_too_long_did_not_happen(database: str, limit: st
         assert await at.state(active.id) is State.RUNNING
         assert await at.settle(raised(active)) == (Answer.APPLIED,)
 
-    play(Site(database, server_settings={limit: "100ms"}), act)
+    play(Site(database, server_settings={limit: "400ms"}), act)
 
 
 @pytest.mark.parametrize("code", ["40001", "40P01"])

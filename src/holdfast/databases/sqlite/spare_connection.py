@@ -29,6 +29,12 @@ class SpareConnection(Forked):
         self._forget()
         register(self)
 
+    def __del__(self) -> None:
+        """Close the spare connection of an App that was dropped, as ``Database`` closes its own."""
+        if (spare := getattr(self, "_spare", None)) is not None:
+            with suppress(sqlite3.Error):
+                spare[0].close()
+
     def connect(self) -> Opened:
         """Open a new connection. ``sqlite3.Error`` also while another process recovers the file."""
         connection = driver.connect(self._path, use_apsw=self._use_apsw, is_judged=True)
