@@ -51,6 +51,7 @@ def test_enqueues_and_drains_are_measured_beside_raw_commands(site: Site) -> Non
     assert min(found.entries["drain", name][0] for name in ("bare commands", "store without engine")) > 0
 
 
+@pytest.mark.prove
 def test_acts_are_measured_and_a_beat_is_one_write(site: Site) -> None:
     found = Book()
     asyncio.run(_act(site, found))

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 FIGURES = ["enqueue many, an iterator", "enqueue many, lists of 1,000", "enqueue one by one", "drain"]
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("store", ["sqlite", pytest.param("postgres", marks=pytest.mark.prove)])
 def test_each_figure_of_the_engine_has_that_of_its_statements(store: str, tmp_path: Path) -> None:

@@ -6,12 +6,15 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 
 def show(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "holdfast.cli", "demo", "--workflow", "--seconds", "2", *options]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=90, check=False)
 
 
+@pytest.mark.prove
 def test_one_analysis_is_lost_and_it_alone_runs_again(tmp_path: Path) -> None:
     done = show(tmp_path)
     assert done.returncode == 0, done.stderr

@@ -29,6 +29,7 @@ def test_every_make_target_named_exists() -> None:
         run(["make", "--dry-run", target], ROOT)
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(120)
 def test_it_installs_from_a_clone(tmp_path: Path) -> None:
     pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps"]

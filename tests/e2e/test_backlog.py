@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.fleet import START, fleet
-from tests.e2e.server_site import ON_BOTH
 from tests.e2e.waiting import STALL, until
 
 WAITING, SLOTS = 5000, 3
@@ -20,7 +19,6 @@ async def wait(gate: str) -> str:
 
 
 @pytest.mark.timeout(120)
-@ON_BOTH
 def test_l10_jobs_of_a_killed_or_drained_worker_run_again_before_the_backlog(tmp_path: Path, store_url: str) -> None:
     with fleet(tmp_path, url=store_url, ttl="30s", recovery="5s", grace="0s") as ships:
         jobs = [ships.enqueue("wait", gate="first") for _ in range(SLOTS)]

@@ -10,7 +10,7 @@ from tests.e2e.scripted_workers import is_alive
 from tests.e2e.waiting import until
 
 
-@pytest.mark.parametrize("task", ["block_the_loop", "hold_the_gil"])
+@pytest.mark.parametrize("task", [pytest.param("block_the_loop", marks=pytest.mark.prove), "hold_the_gil"])
 def test_code_that_blocks_its_worker_for_three_ttls_keeps_its_job(tmp_path: Path, task: str) -> None:
     with fleet(tmp_path, ttl="1s", recovery="0.2s") as ships:
         ships.crew()

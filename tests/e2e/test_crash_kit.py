@@ -124,11 +124,13 @@ def test_checkpoints_and_progress_reports_are_points_so_that_a_handler_needs_no_
     assert crash_at("from 0", crash_shop.copy.bind(chunks=3)).job.result == 0
 
 
+@pytest.mark.prove
 def test_a_child_can_be_the_one_that_is_killed() -> None:
     recovery = crash_at("sealed", crash_shop.newsletter.bind())
     assert (recovery.job.task, recovery.job.result, recovery.job.crashes) == ("letter", "ada", 1)
 
 
+@pytest.mark.prove
 def test_calls_of_the_handler_to_its_app_stay_in_the_trial() -> None:
     recovery = crash_at("sealed", crash_shop.forward.bind())
     assert (recovery.job.task, recovery.job.result, recovery.job.crashes) == ("letter", "bob", 1)
@@ -153,8 +155,8 @@ def test_a_handler_in_a_separate_process_is_killed_there() -> None:
     ("point", "job", "ends"),
     [
         ("printed", crash_shop.print_letter.bind(address="x"), "held"),
-        ("greeted", crash_shop.greet.bind(name="ada"), "failed"),
-        ("asked", crash_shop.refuse.bind(), State.FAILED),
+        pytest.param("greeted", crash_shop.greet.bind(name="ada"), "failed", marks=pytest.mark.prove),
+        pytest.param("asked", crash_shop.refuse.bind(), State.FAILED, marks=pytest.mark.prove),
     ],
 )
 def test_a_job_may_be_expected_to_end_failed_or_held(point: str, job: object, ends: str) -> None:
@@ -175,7 +177,7 @@ def test_rows_of_the_user_are_in_the_named_store(tmp_path: Path) -> None:
         assert connection.execute("SELECT paid FROM orders").fetchone() == (2,)
 
 
-@pytest.mark.parametrize("hurt_at", [crash_at, freeze_at])
+@pytest.mark.parametrize("hurt_at", [pytest.param(crash_at, marks=pytest.mark.prove), freeze_at])
 def test_a_trial_uses_the_database_that_the_test_names(hurt_at: Any, tmp_path: Path, postgres_dsn: str) -> None:
     with closing(App(postgres_dsn)) as app:
         app.migrate()
@@ -202,6 +204,7 @@ def test_a_change_by_a_zombie_is_found() -> None:
         freeze_at("asleep", crash_shop.meddle.bind())
 
 
+@pytest.mark.prove
 def test_only_the_idempotency_key_stops_effects_of_a_zombie_outside_the_store(tmp_path: Path) -> None:
     recovery = freeze_at("before charge", crash_shop.charge.bind(order=7, book=f"{tmp_path}/book"))
     assert (recovery.count("after charge"), recovery.count("money moved")) == (2, 1)
@@ -215,6 +218,7 @@ def test_s3_a_zombie_that_was_frozen_inside_of_a_transaction_commits_nothing(tmp
     assert recovery.count("inside") == 2
 
 
+@pytest.mark.prove
 def test_a_freeze_waits_until_no_process_is_inside_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[bool] = []
     look = trials._is_locked
@@ -268,6 +272,7 @@ def test_an_unexpected_outcome_is_reported_with_its_reason() -> None:
         crash_at("printed", crash_shop.print_letter.bind(address="x"))
 
 
+@pytest.mark.prove
 def test_a_task_that_only_the_test_knows_is_named() -> None:
     task = crash_shop.late.task(name=f"late-{len(crash_shop.late.registry.names())}")(lambda_free)
     with pytest.raises(ConfigurationError, match=rf"task {task.name} is not there in a worker, which knows greet_from_memory"):
@@ -326,6 +331,7 @@ def test_inside_of_an_event_loop_it_names_the_thread_to_use() -> None:
         asyncio.run(ask())
 
 
+@pytest.mark.prove
 def test_beside_an_event_loop_it_runs_in_a_thread() -> None:
     async def ask() -> Recovery:
         return await asyncio.to_thread(crash_at, "greeted", crash_shop.greet_from_memory.bind())

@@ -102,7 +102,9 @@ def test_s10_an_enqueue_that_meets_a_foreign_writer_waits_for_it_and_is_applied_
         assert [view.id for view in ships.app.jobs.list()] == [asked.result(timeout=START)]
 
 
-@pytest.mark.parametrize("task", ["stop_inside_a_transaction", "stop_inside_a_transaction_of_a_runner"])
+@pytest.mark.parametrize(
+    "task", ["stop_inside_a_transaction", pytest.param("stop_inside_a_transaction_of_a_runner", marks=pytest.mark.prove)]
+)
 def test_s7_a_handler_frozen_inside_its_transaction_blocks_others_briefly_and_its_rows_are_not_kept(
     tmp_path: Path, task: str
 ) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.fleet import ROOT, START, Fleet, fleet
-from tests.e2e.server_site import ON_BOTH
 from tests.e2e.waiting import until
 
 WIDTH = 10_000
@@ -28,7 +27,6 @@ def counts(ships: Fleet) -> dict[str, int]:
     return {state: number for state, number in ships.app.jobs.counts().items() if number}
 
 
-@ON_BOTH
 @pytest.mark.timeout(120)
 def test_s19_a_worker_killed_in_the_middle_of_a_wide_release_leaves_all_of_its_dependents_waiting(
     tmp_path: Path, store_url: str

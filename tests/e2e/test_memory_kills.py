@@ -9,7 +9,7 @@ from tests.e2e.memory_limits import limited_memory
 from tests.e2e.waiting import until
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [pytest.param(1, marks=pytest.mark.prove), 2])
 def test_s9_a_job_that_takes_all_memory_is_quarantined_after_three_kills_and_each_records_why(
     tmp_path: Path, version: int
 ) -> None:

@@ -22,6 +22,7 @@ DELETABLE = 0.2
 """The share of jobs that may be deleted; all others must stay."""
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(180)
 def test_s4_every_job_ends_under_all_operator_commands_while_its_workers_are_killed(tmp_path: Path, store_url: str) -> None:
     chance = random.Random(SEED)

@@ -50,6 +50,7 @@ def expect_undisturbed(ships: Fleet, jobs: list[UUID]) -> None:
         assert [entry["token"] for entry in ships.journal.read(job, "start")] == [view.result]
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("transport", TRANSPORTS if IS_DEFAULT else ONE_TRANSPORT)
 def test_l3_a_server_away_for_less_than_the_deadline_costs_no_running_job_anything(tmp_path: Path, transport: str) -> None:

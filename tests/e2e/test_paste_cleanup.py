@@ -30,6 +30,7 @@ def shop(tmp_path: Path, store_url: str) -> Iterator[PasteShop]:
         yield PasteShop(ships, bucket, Size.wished(SIZES["postgres" if store_url else "sqlite"]))
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(LIMIT)
 @pytest.mark.parametrize("faults", FAULTS)
 def test_workers_are_killed_and_frozen_and_each_paste_goes_once_and_its_object_with_the_last(

@@ -12,6 +12,7 @@ INNOCENTS = int(os.environ.get("E2E_INNOCENTS", "9"))
 """Jobs beside the poison; 99 once for the acceptance."""
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(300)
 def test_s9_innocents_beside_a_poison_job_complete_and_it_ends_after_three_deaths(tmp_path: Path) -> None:
     with fleet(tmp_path, ttl="6s") as ships:

@@ -135,7 +135,7 @@ print([ended(server) for server in servers], waiting())
     assert output == "[0, 0, 0] 44\n"
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", ["fork", *(pytest.param(each, marks=pytest.mark.prove) for each in ("spawn", "forkserver"))])
 def test_processes_of_multiprocessing_use_the_app(tmp_path: Path, method: str) -> None:
     output = program(
         tmp_path,

@@ -82,7 +82,13 @@ def test_a_handler_that_looks_ends_at_once_when_cancelled_and_its_runner_lives_o
         assert ships.until_state(ships.enqueue("compute", number=1), "completed", within=START).result["pid"] == runner
 
 
-@pytest.mark.parametrize(("how", "signal"), [("kill", "SIGKILL"), ("segfault", "SIGSEGV"), ("exit", "exit code 3")])
+@pytest.mark.parametrize(
+    ("how", "signal"),
+    [
+        ("kill", "SIGKILL"),
+        *(pytest.param(*each, marks=pytest.mark.prove) for each in (("segfault", "SIGSEGV"), ("exit", "exit code 3"))),
+    ],
+)
 def test_s9_a_runner_that_dies_charges_its_own_job_only(tmp_path: Path, how: str, signal: str) -> None:
     with runners(tmp_path) as ships:
         crew = ships.crew()
@@ -136,7 +142,9 @@ def test_a_runner_dies_with_an_unsupervised_worker(tmp_path: Path) -> None:
         until(lambda: not is_alive(started["pid"]), within=2.0)
 
 
-@pytest.mark.parametrize(("task", "payload"), [("wait_in_runner", {"gate": "gate"}), ("spin", {})])
+@pytest.mark.parametrize(
+    ("task", "payload"), [pytest.param("wait_in_runner", {"gate": "gate"}, marks=pytest.mark.prove), ("spin", {})]
+)
 def test_l7_a_drain_releases_the_jobs_of_runners_free_of_charge(tmp_path: Path, task: str, payload: dict[str, str]) -> None:
     with runners(tmp_path, grace="0.5s") as ships:
         crew = ships.crew()

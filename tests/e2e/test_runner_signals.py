@@ -10,7 +10,9 @@ from tests.e2e.scripted_workers import is_alive
 from tests.e2e.waiting import until
 
 
-@pytest.mark.parametrize(("task", "payload"), [("wait_in_runner", {"gate": "gate"}), ("breed", {})])
+@pytest.mark.parametrize(
+    ("task", "payload"), [pytest.param("wait_in_runner", {"gate": "gate"}, marks=pytest.mark.prove), ("breed", {})]
+)
 def test_l7_a_second_signal_ends_runners_at_once_with_all_they_started(
     tmp_path: Path, task: str, payload: dict[str, str]
 ) -> None:

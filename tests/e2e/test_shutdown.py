@@ -34,7 +34,7 @@ def test_one_signal_lets_running_jobs_end_and_starts_no_other(tmp_path: Path) ->
         assert ships.view(waiting).attempt == 0
 
 
-@pytest.mark.parametrize("task", ["wait", "wait_in_thread", "ignore_cancellation"])
+@pytest.mark.parametrize("task", ["wait", pytest.param("wait_in_thread", marks=pytest.mark.prove), "ignore_cancellation"])
 def test_jobs_that_outlast_the_grace_are_released_free_of_charge(tmp_path: Path, task: str) -> None:
     with fleet(tmp_path, grace="0.5s") as ships:
         crew = ships.crew()
@@ -50,7 +50,7 @@ def test_jobs_that_outlast_the_grace_are_released_free_of_charge(tmp_path: Path,
         assert ships.app.workers.list() == []
 
 
-@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("number", [ENDING[0], *(pytest.param(each, marks=pytest.mark.prove) for each in ENDING[1:])])
 def test_a_second_signal_cuts_the_grace_short(tmp_path: Path, number: signal.Signals) -> None:
     with fleet(tmp_path, grace="600s") as ships:
         crew = ships.crew()

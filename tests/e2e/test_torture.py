@@ -16,7 +16,7 @@ from tests.e2e.torture.rounds import Plan, play
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("kills", "zombies"), [(8, 2), pytest.param(50, 10, marks=pytest.mark.prove)])
+@pytest.mark.parametrize(("kills", "zombies"), [(4, 1), pytest.param(50, 10, marks=pytest.mark.prove)])
 def test_nothing_is_lost_owned_twice_or_stuck_while_workers_are_killed_and_crews_frozen(
     tmp_path: Path, kills: int, zombies: int
 ) -> None:

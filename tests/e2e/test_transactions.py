@@ -8,7 +8,9 @@ from proof.checker import history_sqlite
 from tests.e2e.fleet import START, fleet
 
 
-@pytest.mark.parametrize("task", ["book", "book_in_thread", "book_in_process"])
+@pytest.mark.parametrize(
+    "task", ["book", *(pytest.param(each, marks=pytest.mark.prove) for each in ("book_in_thread", "book_in_process"))]
+)
 def test_rows_of_an_attempt_that_failed_are_rolled_back_and_those_of_the_next_stay(tmp_path: Path, task: str) -> None:
     with fleet(tmp_path) as ships:
         ships.app.migrate()

@@ -120,6 +120,7 @@ def test_l12_workflows_complete_after_operators_steered_them_at_random_while_wor
         assert min(report.checked[name] for name in ("S1", "S2", "S3", "S5", "S8", "S9")) > 0
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(300)
 def test_l12_a_workflow_of_61_nodes_survives_4_kills_and_each_node_completes_once(tmp_path: Path, store_url: str) -> None:
     survive(tmp_path, store_url, depth=6, width=10, kills=4, seconds=0.2)

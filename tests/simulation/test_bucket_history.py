@@ -56,7 +56,7 @@ class Recorder:
         self.recorded.append(world.history.events[first:])
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.prove) for seed in (2, 3))])
 def test_the_heads_that_land_tell_what_their_writers_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     recorder, replay, jobs = Recorder(tmp_path / "commits"), Replay(), 0
     monkeypatch.setattr(BucketWorld, "_land", lambda world, *landed: recorder.land(world, *landed))

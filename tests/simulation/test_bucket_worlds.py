@@ -34,7 +34,7 @@ TTL = 30.0
 JOB, CALL = UUID(int=1), UUID(int=3)
 LEASE = NewLease(UUID(int=9), "worker", ProcessIdentity("m", 1), LeaseTiming(TTL, 6.0, 5.0))
 CRASH = LeaseEnd(RescueReason.EXPIRED)
-SEEDS = range(6)
+SEEDS = range(4)
 
 
 def new(job: UUID = JOB, delay: float = 0.0) -> NewJob:

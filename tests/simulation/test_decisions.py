@@ -21,7 +21,7 @@ def _again(outcome: Outcome, *kept: type) -> Outcome:
     return perform(structs.replace(outcome.plan, script=script), outcome.seed)
 
 
-@pytest.mark.parametrize("seed", [*SEEDS[:4], *(pytest.param(seed, marks=pytest.mark.prove) for seed in SEEDS[4:])])
+@pytest.mark.parametrize("seed", [*SEEDS[:2], *(pytest.param(seed, marks=pytest.mark.prove) for seed in SEEDS[2:])])
 def test_a_world_played_from_its_decisions_is_the_same(seed: int) -> None:
     drawn = simulate(seed)
     played = _again(drawn, Birth, Mishap, Strike, Operation)

@@ -62,7 +62,10 @@ def test_no_property_breaks_in_workflows_on_a_real_server(seeds: tuple[int, ...]
 
 @pytest.mark.parametrize(
     ("brand", "seed", "has_flows"),
-    [(Brand.SQLITE, 4, False), pytest.param(Brand.POSTGRES, 4, False, marks=pytest.mark.prove), (Brand.POSTGRES, 6, True)],
+    [
+        (Brand.SQLITE, 4, False),
+        *(pytest.param(Brand.POSTGRES, *each, marks=pytest.mark.prove) for each in ((4, False), (6, True))),
+    ],
 )
 def test_a_seed_decides_everything_on_real_statements(brand: Brand, seed: int, has_flows: bool) -> None:
     first, second = (simulate(seed, brand=brand, has_flows=has_flows).history for _ in range(2))

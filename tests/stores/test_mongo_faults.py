@@ -126,7 +126,7 @@ def test_s15_no_verb_answers_wrongly_when_its_answers_are_lost(site: Site, verb:
     fail_everywhere(site, verb, LOST_ANSWER, MOST)
 
 
-@pytest.mark.parametrize("verb", [enqueue_with_a_taken_key, own_documents], ids=name_of)
+@pytest.mark.parametrize("verb", [enqueue_with_a_taken_key, pytest.param(own_documents, marks=pytest.mark.prove)], ids=name_of)
 def test_s15_a_write_does_not_wait_for_a_transaction_whose_abort_was_lost(site: Site, verb: Verb) -> None:
     fail_everywhere(site, verb, LOST_REQUEST, 2)
 
