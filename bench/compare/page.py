@@ -7,7 +7,6 @@ from pathlib import Path
 
 from bench.compare import targets
 from bench.compare.catalogue import OURS, PEERS, Entry, Peer, Store
-from bench.compare.chart import draw
 from bench.compare.figures import NAMES
 from bench.compare.results import Contest, number, read, title
 from bench.rounds import Book
@@ -36,6 +35,8 @@ def write(results: Path) -> int:
     page = DOCS / "performance.md"
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     page.write_text(before + "\n".join(lines) + rest.partition(END)[2], encoding="utf-8")
+    from bench.compare.chart import draw  # noqa: PLC0415 - matplotlib takes half a second to load
+
     draw(list(_pairs(books)), DOCS / "images/performance.svg")
     return 0
 

@@ -60,7 +60,7 @@ def test_each_call_answers_as_the_document_promises(document: str, path: str, me
         mode = GenerationMode.POSITIVE  # it takes nothing that could be wrong
 
     @given(case=call.as_strategy(generation_mode=mode))
-    @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     def check(case: Any) -> None:
         if isinstance(case.body, dict) and "wait" in case.body:
             case.body["wait"] = 0

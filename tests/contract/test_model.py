@@ -60,7 +60,7 @@ from tests.contract.model_schedules import ScheduleRules
 from tests.contract.model_steps import StepRules
 from tests.contract.model_workflows import WorkflowRules
 
-EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "12"))
 TASKS, QUEUES = ("a", "b"), ("x", "y")
 BACKOFF = Backoff.fixed("1s", "30s")
 POLICIES = [
@@ -527,3 +527,11 @@ SqliteModel.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_co
 @pytest.mark.timeout(3600 if EXAMPLES > 40 else 60)
 class TestModel(SqliteModel.TestCase):
     """Hypothesis' own test case."""
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(3600)
+class TestLong(SqliteModel.TestCase):
+    """The same with many more examples."""
+
+    settings = settings(SqliteModel.TestCase.settings, max_examples=10 * EXAMPLES)

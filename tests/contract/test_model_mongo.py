@@ -62,7 +62,7 @@ class MongoModel(Model):
         super().advance(seconds)
 
 
-MongoModel.TestCase.settings = settings(max_examples=max(EXAMPLES // 12, 1), stateful_step_count=50, deadline=None)
+MongoModel.TestCase.settings = settings(max_examples=max(EXAMPLES // 6, 1), stateful_step_count=25, deadline=None)
 
 
 @pytest.mark.timeout(3600 if EXAMPLES > 40 else 120)

@@ -27,7 +27,7 @@ class PostgresModel(Model):
         return self.tenant
 
 
-PostgresModel.TestCase.settings = settings(max_examples=max(EXAMPLES // 6, 1), stateful_step_count=50, deadline=None)
+PostgresModel.TestCase.settings = settings(max_examples=max(EXAMPLES // 3, 1), stateful_step_count=50, deadline=None)
 
 
 @pytest.mark.timeout(3600 if EXAMPLES > 40 else 120)

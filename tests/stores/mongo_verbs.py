@@ -311,7 +311,7 @@ VERBS: Sequence[Verb] = (
     *(request_cancel, reschedule, delete, reopen, open_lease, beat, end_lease, held, get, expired, expire, prune, pause),
     *(enqueue_a_workflow, settle_a_member, cancel_a_workflow, add_a_member, own_documents),
 )
-FREQUENT = (enqueue_keyed, claim, settle, settle_a_failed_attempt, rescue, start, beat, end_lease)
+FREQUENT = (enqueue_keyed, claim, settle, rescue)
 """Verbs whose tests run with every push."""
 
 

@@ -110,7 +110,7 @@ def _pooler(postgres_server: PostgresServer) -> Iterator[PgBouncer]:
         yield pooler
 
 
-@pytest.fixture(params=["direct", *["pooled"] * has_pgbouncer()])
+@pytest.fixture(params=["direct", *[pytest.param("pooled", marks=pytest.mark.prove)] * has_pgbouncer()])
 def far(request: pytest.FixtureRequest, database: str) -> Iterator[tuple[Site, TcpProxy]]:
     """Return that database behind a proxy that can break connections, directly and with PgBouncer."""
     is_pooled = request.param == "pooled"

@@ -29,11 +29,9 @@ from tests.stores.callers import Caller
 from tests.stores.own_block_cases import OwnBlockStories, OwnThread, in_own_thread, insert, never, works
 from tests.stores.postgres_databases import Home, Homes
 from tests.stores.postgres_faulty_databases import store_at
-from tests.stores.test_postgres_within import KINDS
+from tests.stores.test_postgres_within import CHOSEN, KINDS
 
 CRASH = LeaseEnd(RescueReason.CRASHED)
-CHOSEN = ["psycopg", "psycopg async", "asyncpg", "SQLAlchemy Session, psycopg", "SQLAlchemy AsyncSession, asyncpg", "Django"]
-"""One of each kind of block; the other kinds share their code with these."""
 few = pytest.mark.parametrize(
     "kind_name",
     [

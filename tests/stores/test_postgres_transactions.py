@@ -59,7 +59,13 @@ class Notes(Part):
         return bool(self.home.sql("SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep'"))
 
 
-@pytest.fixture(params=[kind for kind in ("18", "serializable", "pooled") if KINDS[kind]])
+@pytest.fixture(
+    params=[
+        pytest.param(kind, marks=[pytest.mark.prove] * (kind == "serializable"))
+        for kind in ("18", "serializable", "pooled")
+        if KINDS[kind]
+    ]
+)
 def notes(request: pytest.FixtureRequest, homes: Homes) -> Iterator[Notes]:
     """Return scenes on each kind of home: plain, with SERIALIZABLE as default, and behind PgBouncer if it is installed."""
     yield from on(homes.empty(request.param))

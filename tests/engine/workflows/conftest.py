@@ -1,4 +1,7 @@
-"""Every test of this folder that uses a store runs in memory, on a file and on PostgreSQL."""
+"""Every test of this folder that uses a store runs in memory, on a file and, in `make prove`, on PostgreSQL.
+
+The contract shows with every push that the three stores are alike.
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,7 +37,7 @@ def emptied(postgres_server: PostgresServer) -> Iterator[Callable[[], str]]:
         yield empty
 
 
-@pytest.fixture(autouse=True, params=["memory", "sqlite", "postgres"])
+@pytest.fixture(autouse=True, params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.prove)])
 def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
     """Let ``stores.new_app`` make Apps on an empty store of this kind, and close them after the test."""
     match request.param:
