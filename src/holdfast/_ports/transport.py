@@ -13,6 +13,9 @@ from msgspec import Struct
 
 from holdfast._core.answers import DueJob
 
+MOST_DUE = 8
+"""The most jobs of a queue that a hint names as due. Of more, a claim that looks at all lanes is the better one."""
+
 
 class Hint(Struct, frozen=True, omit_defaults=True):
     """A hint that jobs of this queue may be due, or that these jobs changed; it carries ids only.

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from holdfast._ports.transport import Hint
+from holdfast._ports.transport import MOST_DUE, Hint
 
 INTERVAL, LONGEST_INTERVAL = 0.005, 0.02
 """Seconds between two messages of one event loop. The first after a pause goes at once. While jobs keep coming, all workers
@@ -22,16 +22,19 @@ encode = msgspec.json.Encoder().encode
 class Notification(Struct, omit_defaults=True):
     """The content of one message.
 
-    ``is_for_all``: it wakes every worker, because not all hints fit, or because a hint names neither a queue nor a job.
+    ``due``: of some of these queues, the only jobs that they are named for. ``is_for_all``: it wakes every worker, because not all hints
+    fit, or because a hint names neither a queue nor a job.
     """
 
     queues: list[str] = []
     ids: list[UUID] = []
     is_for_all: bool = False
+    due: list[tuple[str, list[UUID]]] = []
 
     def hints(self) -> list[Hint]:
         """Return the hints to deliver: one for each queue, one for all jobs, and one for every worker if needed."""
-        found = [Hint(queue) for queue in self.queues]
+        due = dict(self.due)
+        found = [Hint(queue, tuple(due.get(queue, ()))) for queue in self.queues]
         found += [Hint(ids=tuple(self.ids))] if self.ids else []
         return found + ([Hint()] if self.is_for_all else [])
 
@@ -41,7 +44,7 @@ class Outbox:
 
     def __init__(self) -> None:
         self.is_filled = asyncio.Event()
-        self._queues: dict[str, None] = {}
+        self._queues: dict[str, list[UUID] | None] = {}  # the due jobs; None: any jobs
         self._ids: dict[UUID, None] = {}
         self._is_for_all = False
 
@@ -49,7 +52,9 @@ class Outbox:
         """Add hints to the next message."""
         for hint in hints:
             if hint.queue and (not hint.ids or not hint.rescued):
-                self._queues[hint.queue] = None
+                known = self._queues.get(hint.queue, []) if hint.ids else None
+                is_short = known is not None and len(known) + len(hint.ids) <= MOST_DUE
+                self._queues[hint.queue] = [*known, *hint.ids] if known is not None and is_short else None
             else:
                 self._ids.update(dict.fromkeys(hint.ids))
                 self._queues.update({hint.queue: None} if hint.queue else {})
@@ -59,15 +64,17 @@ class Outbox:
         self.is_filled.set()
 
     def take(self) -> Notification:
-        """Remove and return all hints, as one message. If they do not fit, drop ids, then queues, and wake every worker instead."""
-        notification = Notification(list(self._queues), list(self._ids), self._is_for_all)
+        """Remove and return all hints, as one message. If they do not fit, drop due jobs, then ids, then queues, and wake every worker."""
+        due = [(queue, ids) for queue, ids in self._queues.items() if ids]
+        notification = Notification(list(self._queues), list(self._ids), self._is_for_all, due)
         self._queues, self._ids, self._is_for_all = {}, {}, False
         self.is_filled.clear()
         while len(encode(notification)) > LONGEST:
             # A worker whose job changed learns it with its next beat anyway; a queue without its own hint would wait for the next poll.
-            notification = (
-                Notification(notification.queues, notification.ids[: len(notification.ids) // 2], True)
-                if notification.ids
-                else Notification(is_for_all=True)
-            )
+            if notification.due:
+                notification = structs.replace(notification, due=[])
+            elif notification.ids:
+                notification = Notification(notification.queues, notification.ids[: len(notification.ids) // 2], True)
+            else:
+                notification = Notification(is_for_all=True)
         return notification

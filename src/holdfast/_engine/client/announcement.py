@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from holdfast._engine.events import EventName
-from holdfast._ports.transport import Hint
+from holdfast._ports.transport import MOST_DUE, Hint
 
 if TYPE_CHECKING:
     from holdfast._core.job import NewJob
@@ -24,7 +24,7 @@ async def announce(environment: Environment, written: Sequence[NewJob]) -> None:
 async def announce_dependents(environment: Environment, written: Sequence[NewJob]) -> None:
     """Emit ``job.enqueued`` for these durable jobs, and let workers look: if their parents have ended, they may start."""
     _report(environment, written)
-    await environment.transport.publish(hints_of(written, are_delivered=False))
+    await environment.transport.publish([Hint(queue) for queue in dict.fromkeys([job.queue for job in written])])
 
 
 async def announce_flow(environment: Environment, new: NewFlow) -> None:
@@ -47,15 +47,20 @@ async def _publish(environment: Environment, written: Sequence[NewJob]) -> None:
     await transport.publish(hints_of(written, are_delivered=transport.deliveries is not None))
 
 
-def hints_of(jobs: Iterable[NewJob], *, are_delivered: bool) -> list[Hint]:
+def hints_of(jobs: Sequence[NewJob], *, are_delivered: bool) -> list[Hint]:
     """Return one hint for each queue that has some of these jobs.
 
-    A transport that delivers hands each job to one worker, so its hints name the jobs, and only those that are due.
+    A transport that delivers hands each job to one worker, so its hints name the jobs, and only those that are due. Other hints name the
+    jobs of a queue if all of them are due, and few: workers that rest then claim these, which costs PostgreSQL half of a look at all lanes.
     """
-    if not are_delivered:
-        return [Hint(queue) for queue in dict.fromkeys([job.queue for job in jobs])]
     due: dict[str, list[UUID]] = {}
-    for job in jobs:
+    others = set[str]()
+    for job in jobs if are_delivered or len(jobs) <= MOST_DUE else ():
         if job.run_at is None and job.delay <= 0:
             due.setdefault(job.queue, []).append(job.id)
-    return [Hint(queue, tuple(ids)) for queue, ids in due.items()]
+        else:
+            others.add(job.queue)
+    if are_delivered:
+        return [Hint(queue, tuple(ids)) for queue, ids in due.items()]
+    queues = dict.fromkeys([job.queue for job in jobs])
+    return [Hint(queue, () if queue in others else tuple(due.get(queue, ()))) for queue in queues]

@@ -30,7 +30,7 @@ from holdfast._engine.worker.progress_writer import ProgressWriter
 from holdfast._engine.worker.refused_outcomes import RefusedOutcomes
 from holdfast._engine.worker.resting_claims import RestingClaims
 from holdfast._engine.worker.slots import Slots
-from holdfast._ports.transport import ClaimSource
+from holdfast._ports.transport import ClaimSource, Hint
 
 SETTLE_LIMIT = 1000
 PIPELINE_FROM = 64
@@ -71,8 +71,7 @@ class Exchange:
         self._ended, self._late = list[FinishedRun](), LateResults(self._store, lease.now, self._chance, self._events)
         self._abandoned: set[Key] = set()
         self._needs_audit = self._is_in_doubt = self.is_closed = self._announces_claims = self._announces_starts = False
-        self.is_idle = False
-        self.has_claimed = self._was_full = self._is_narrow = self._was_ahead = False
+        self.is_idle = self.has_claimed = self._was_full = self._is_narrow = self._was_ahead = self._rests = False
         self.looks = OwnLooks(environment, lease, options, poll_interval, inbox)
         calls = AheadCalls(self._begin, self.request_audit, lambda: not (self._needs_audit or self.is_closed), ask_for_void)
         self.ahead = Prefetch(environment, executor, lease, slots, options, calls)
@@ -94,10 +93,8 @@ class Exchange:
 
     @property
     def kept(self) -> int:
-        """Number of slots kept by refused outcomes: at most half of all, or all once twice as many outcomes as slots are refused."""
-        refused = len(self._refused)
-        slots = self._slots.size
-        return slots if refused >= 2 * slots else min(refused, slots // 2)
+        """Number of slots kept by refused outcomes."""
+        return self._refused.kept_of(self._slots.size)
 
     @property
     def has_refused_only(self) -> bool:
@@ -135,7 +132,7 @@ class Exchange:
         while goes_on:
             self._collect()
             batch = self._ended[:SETTLE_LIMIT]
-            request = None if was_in_doubt else self._request()
+            request = None if was_in_doubt else self._request(batch)
             claimed = await self._exchange(batch, request) if batch or request is not None or was_in_doubt else 0
             if claimed is None:
                 break
@@ -216,6 +213,7 @@ class Exchange:
         """Send one refused outcome again in each step, in a write without others: the store would refuse those with it."""
         if (ended := self._refused.next_due()) is not None:
             self._ended.insert(0, ended)
+            self.looks.look()
             await self._exchange([ended], None)
 
     async def _acknowledge(self, inbox: Inbox, request: ClaimRequest | None, claims: Sequence[Claim]) -> None:
@@ -269,13 +267,21 @@ class Exchange:
         if not self.is_idle:
             self._executor.finished.wake.set()
 
+    def hinted(self, hint: Hint) -> None:
+        """Take a hint: a job that runs here may have changed, or jobs may be due."""
+        if any(job in self._executor.running for job in hint.ids):
+            self.request_audit()
+        self.looks.hinted(hint)
+
     def cancel(self, job: UUID, token: Token | None = None) -> None:
         """Stop a job for which cancellation was requested, or settle it if it has not begun."""
         self._executor.stop(job, Stop.CANCELLED, token=token)
         self.ahead.return_job(job)
 
-    def _request(self) -> ClaimRequest | None:
-        self.is_idle, self.looks.next_due = False, 0.0
+    def _request(self, batch: Sequence[FinishedRun]) -> ClaimRequest | None:
+        self.is_idle, self.looks.next_due, self._rests = False, 0.0, False
+        if self._turns.has_limited or not all(ended.is_plain for ended in batch):
+            self.looks.look()
         has_others = self._slots.are_mixed(self._lease.now()) or self._turns.has_limited
         if len(self.ahead) or (self.ahead.wanted() and not (has_others and self._was_ahead)):
             return self._request_ahead(has_others=has_others)
@@ -285,6 +291,10 @@ class Exchange:
         if self.is_closed or not plan.tasks or limit <= 0 or not self._lease.may_act():
             return None
         self._delivered = self.looks.deliveries(min(limit, self._most))
+        named = None if plan.leaves_out else self.looks.named(plan.tasks, min(limit, self._most))
+        self._rests = named == ()
+        if self._rests:
+            return None
         return ClaimRequest(
             lease=self._lease.id,
             claim=self._chance.uuid4(),
@@ -292,13 +302,14 @@ class Exchange:
             limit=min(limit, self._most),
             queues=self._options.queues,
             isolated=self._options.isolated,
-            ids=tuple(self._delivered) or None,
+            ids=tuple(self._delivered) or named,
             cursor=self._turns.cursor,
             kind=self._turns.kind,
         )
 
     def _request_ahead(self, *, has_others: bool) -> ClaimRequest | None:
         """Return a claim of jobs that start later. If it cannot take all kinds of jobs, other claims come between such claims."""
+        self.looks.look()
         self._is_narrow, self._delivered = has_others, {}
         if self.is_closed or (has_others and len(self.ahead)):
             return None
@@ -329,11 +340,12 @@ class Exchange:
     async def _pause(self, request: ClaimRequest | None, *, claimed: int) -> float:
         if self._ended or self._executor.finished:
             return 0.0
-        if request is None:
+        if request is None and not self._rests:
             return self._poll_interval
-        if claimed >= request.limit + request.prefetch or self._is_narrow:  # jobs of kinds that were left out may be due
-            return 0.0
-        if request.ids is None and self._turns.asks_again:
+        asks_again = request is not None and request.ids is None and self._turns.asks_again
+        if asks_again or (
+            request is not None and (claimed >= request.room or self._is_narrow)
+        ):  # kinds that were left out may be due
             return 0.0
         if self.looks.has_deliveries:
             return 0.0

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from holdfast._core.job import Claim, Token
+from holdfast._core.job import Claim, State, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._engine.service import Signal
 
@@ -29,6 +29,11 @@ class FinishedRun(Struct, frozen=True):
     def key(self) -> tuple[UUID, Token]:
         """The job's id and the attempt's token."""
         return self.claim.job.id, self.claim.job.token
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no job can become due by this outcome: neither this one again nor another one."""
+        return self.transition is not None and self.transition.to is State.COMPLETED and not self.transition.has_flow
 
 
 class FinishedRuns:

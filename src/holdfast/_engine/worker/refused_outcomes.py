@@ -14,7 +14,7 @@ PAUSES = Backoff.exponential("250ms", cap="30s")
 
 
 class RefusedOutcomes:
-    """The refused outcomes of one worker. In the store their jobs are still running, so they keep slots: see ``Exchange.kept``."""
+    """The refused outcomes of one worker. In the store their jobs are still running, so they keep slots: see ``kept_of``."""
 
     def __init__(self, now: Callable[[], float], chance: Randomness, events: Events) -> None:
         self._now, self._chance, self._events = now, chance, events
@@ -27,6 +27,11 @@ class RefusedOutcomes:
     def outcomes(self) -> list[FinishedRun]:
         """All refused outcomes that are still to be settled."""
         return [ended for _, ended in self._waiting]
+
+    def kept_of(self, slots: int) -> int:
+        """Return how many slots they keep: at most half of all, or all once twice as many outcomes as slots are refused."""
+        refused = len(self._waiting)
+        return slots if refused >= 2 * slots else min(refused, slots // 2)
 
     def put_off(self, ended: FinishedRun, error: BaseException) -> None:
         """Keep an outcome that the store has refused in a write without others."""

@@ -272,10 +272,9 @@ class Worker:
     def _hinted(self, hint: Hint) -> None:
         if hint.queue and self._options.queues is not None and hint.queue not in self._options.queues:
             return
-        if any(job in self.executor.running for job in hint.ids):
-            self.exchange.request_audit()
         if not hint.queue:
             self._running_hooks.wake.set()
+        self.exchange.hinted(hint)
         self._exchanging.wake.set()
 
     async def _first_message(self) -> messages.LeaseGranted | None:
