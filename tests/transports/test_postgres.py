@@ -12,7 +12,7 @@ import asyncpg
 import msgspec
 import pytest
 
-from holdfast._ports.transport import Hint
+from holdfast._ports.transport import MOST_DUE, Hint
 from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.testing.servers import PostgresServer
 from holdfast.transports import postgres
@@ -240,6 +240,18 @@ def test_rubbish_is_ignored(postgres_dsn: str) -> None:
             await another.execute("SELECT pg_notify('holdfast', $1)", '{"queues": ["mail"], "later": 1}')
             assert await received.get() == Hint("mail")
         await another.close()
+
+    run(act)
+
+
+def test_due_jobs_are_named_while_they_are_few_and_all_that_a_queue_is_named_for() -> None:
+    async def act() -> None:
+        outbox = Outbox()
+        outbox.add([Hint("mail", IDS[:2]), Hint("post", IDS[2:3]), Hint("other", IDS[3:4])])
+        outbox.add([Hint("mail", IDS[4:5]), Hint("post"), Hint("other", IDS[5 : 5 + MOST_DUE])])
+        assert outbox.take().hints() == [Hint("mail", (*IDS[:2], IDS[4])), Hint("post"), Hint("other")]
+        outbox.add([Hint(f"{number:0100}", IDS[:1]) for number in range(50)])
+        assert outbox.take().hints() == [Hint(f"{number:0100}") for number in range(50)]
 
     run(act)
 

@@ -144,7 +144,7 @@ def test_an_enqueue_is_durable_announced_and_hinted_when_it_returns() -> None:
         jobs = [bench.job("a"), bench.job("b"), bench.job("a")]
         await bench.client.enqueue(jobs)
         assert await bench.stored() == 3
-        assert bench.transport.hints == [Hint("a"), Hint("b")]
+        assert bench.transport.hints == [Hint("a", (jobs[0].id, jobs[2].id)), Hint("b", (jobs[1].id,))]
         assert [event.fields["job"] for event in bench.seen if event.name is EventName.JOB_ENQUEUED] == [job.id for job in jobs]
 
     run(scenario)

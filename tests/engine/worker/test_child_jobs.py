@@ -58,7 +58,7 @@ async def test_a_child_is_durable_announced_and_hinted_when_enqueue_returns(kind
         3,
     )
     assert made[0].created
-    assert bench.hints == [Hint("thumbs")]
+    assert bench.hints == [Hint("thumbs", (child.id,))]
     assert [fields["job"] for fields in bench.log.of("job.enqueued")] == [child.id]
 
 

@@ -15,6 +15,7 @@ from holdfast._core.requests import ClaimRequest
 from holdfast._engine.service import Service
 from holdfast._engine.tasks.context import Job
 from holdfast._engine.tasks.registry import define
+from holdfast._ports.transport import Hint
 from holdfast.errors import JobLost, StoreUnavailable
 from tests.engine.support import LEASE, OTHER, TIMING, Bench, forever, turns
 
@@ -497,6 +498,7 @@ async def test_s2_a_claim_of_a_job_whose_former_attempt_still_runs_here_is_relea
     await bench.exchange.step()
     first = (await bench.row(job)).token
     bench.memory.restore(unclaimed)
+    bench.exchange.hinted(Hint())
     await bench.exchange.step()
     assert bench.executor.running[job].claim.job.token == first
     second = (await bench.row(job)).token
@@ -561,6 +563,7 @@ async def test_the_exchange_is_not_idle_while_a_claim_is_in_flight() -> None:
     await bench.exchange.step()
     assert bench.exchange.is_idle
     await bench.open(("forever", NOTHING))
+    bench.exchange.hinted(Hint("default"))
     gate = bench.store.hold("exchange", is_back=True)
     step = asyncio.ensure_future(bench.exchange.step())
     await gate.entered.wait()

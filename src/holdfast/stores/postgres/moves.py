@@ -59,8 +59,11 @@ class Moves(LimitedClaiming):
             return await self._exchange_members(transitions, request)
         if request is not None and request.ids is None and request.kind is ClaimKind.LIMITED:
             return await self._answer_exchange(transitions, *await self._exchange_within_limits(transitions, request))
-        plain, rare = ([], transitions) if request is None else packing.split(transitions)
+        plain, rare = packing.split(transitions)
         settled, refused = await self._settle(rare)
+        if request is None and plain:  # a third of the nodes of settle.sql: 0.5 ms of CPU less
+            ((number,),) = await self._fetch("settle_plain", *packing.settling(plain))
+            settled += number
         if any(settle.to is State.AVAILABLE and settle.delay is None for settle in rare):
             self._forget_positions()
         claimed = Claimed(settled, ()) if request is None else await self._claim(request, plain)

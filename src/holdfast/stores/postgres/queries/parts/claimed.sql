@@ -1,5 +1,4 @@
--- claimed(): move the taken jobs to the lease; return each with the number of settled ones, and with the results of its parents, if it takes any:
--- small ones, which only members that completed by their code have.
+-- claimed(): move the taken jobs to the lease; return each with the number of settled ones, and with results.sql or NULL.
 INSERT INTO holdfast.active (
     id, claim_id, claim_number, lease, worker, task, queue, key, priority, state, attempt, failures, crashes, created_at, available_at,
     claimed_at, started_at, expires_at, unique_key, tags, extra, policy, progress_within, timeout, stage, fraction, message,
@@ -23,13 +22,6 @@ RETURNING
         ELSE payload
     END AS payload, priority, extra, flow,
     CASE WHEN flow IS NOT NULL THEN (SELECT members.inputs FROM holdfast.members AS members WHERE members.job = id) END AS inputs,
-    CASE
-        WHEN flow IS NOT NULL THEN ARRAY(
-            SELECT ROW(ended.id, ended.result) FROM holdfast.finished AS ended
-            WHERE ended.id = ANY(ARRAY(
-                SELECT edges.parent FROM holdfast.members AS members JOIN holdfast.edges AS edges ON edges.child = members.job
-                WHERE members.job = active.id AND members.inputs IS NOT NULL LIMIT 16
-            )) AND octet_length(ended.result) <= 1024
-        )
-    END AS results,
+    -- results
+    AS results,
     date_part('epoch', claimed_at - available_at) AS waited, available_at, (SELECT count(*) FROM gone) AS settled
