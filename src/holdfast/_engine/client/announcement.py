@@ -53,6 +53,8 @@ def hints_of(jobs: Sequence[NewJob], *, are_delivered: bool) -> list[Hint]:
     A transport that delivers hands each job to one worker, so its hints name the jobs, and only those that are due. Other hints name the
     jobs of a queue if all of them are due, and few: workers that rest then claim these, which costs PostgreSQL half of a look at all lanes.
     """
+    if len(jobs) == 1 and (job := jobs[0]).run_at is None and job.delay <= 0:
+        return [Hint(job.queue, (job.id,))]
     due: dict[str, list[UUID]] = {}
     others = set[str]()
     for job in jobs if are_delivered or len(jobs) <= MOST_DUE else ():
