@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 from holdfast._core.job import Claim
 from holdfast._core.lanes import Cursor, LaneHead, deal
 from holdfast._core.lifecycle import Transition
-from holdfast._core.requests import ClaimRequest
+from holdfast._core.requests import ClaimRequest, IsolatedJobs
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import results as answers
 from holdfast.stores.postgres.claim_cursor import ClaimCursor, kind_of
@@ -96,7 +96,7 @@ class Claiming(StoreDatabase):
         name, where = "due_ids", (request.ids, request.queues)
         rows = await self._fetch(self._verb(plain, name), *packing.settling(plain), *packing.claiming(request), *where)
         settled = self._settled_with(rows, plain)
-        if not rows:
+        if not rows and request.isolated is not IsolatedJobs.EXCLUDE:  # of many workers with one hint, all but one get nothing
             rows = await self._retrying(partial(self._claim_for_isolated_lease, request, name, where), name)
         return Claimed(settled, request.cursor, self._claims_of(rows, request))
 
