@@ -82,8 +82,8 @@ def one_claim_id() -> Any:
     """A worker gives all its claims the same id."""
     request = Exchange._request
 
-    def again(self: Exchange) -> ClaimRequest | None:
-        asked = request(self)
+    def again(self: Exchange, batch: Sequence[FinishedRun]) -> ClaimRequest | None:
+        asked = request(self, batch)
         return asked and structs.replace(asked, claim=self._lease.id)
 
     return patched(Exchange, _request=again)
@@ -93,8 +93,8 @@ def one_claim_id() -> Any:
 def only_deliveries() -> Iterator[None]:
     """A worker never looks for jobs that no queue delivers."""
 
-    def request(self: Exchange) -> ClaimRequest | None:
-        asked = _request(self)
+    def request(self: Exchange, batch: Sequence[FinishedRun]) -> ClaimRequest | None:
+        asked = _request(self, batch)
         return asked if asked is None or asked.ids is not None else None
 
     def deliveries(self: OwnLooks, most: int) -> Any:
