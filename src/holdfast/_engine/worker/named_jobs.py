@@ -6,7 +6,6 @@ from uuid import UUID
 
 from holdfast._ports.transport import Hint
 
-
 MOST_NAMED = 100
 """The named jobs that a worker keeps, as while all its slots are taken."""
 
