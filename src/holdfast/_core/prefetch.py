@@ -20,6 +20,11 @@ EXCHANGES = 4
 """The exchanges in which the slots finish what a worker claims ahead of them, if these take longer than the usual time."""
 KEYED_TIME = 0.005
 """Seconds of work that a worker claims ahead of jobs with keys: a job of another key waits for no more than these."""
+GATHER_TIME = 0.005
+"""Seconds for which outcomes are gathered for one exchange while the slots have work ahead: one exchange for each would cost more
+than the job."""
+GATHERED = 100
+"""The outcomes of one exchange after which more of them save nothing."""
 _SHORT = 10
 _WEIGHT = 0.2
 
@@ -82,6 +87,11 @@ class Throughput(Struct, frozen=True):
                 break
             count += 1
         return count
+
+    def gather_time(self, ended: int, ahead: int) -> float:
+        """Return the seconds to wait for more outcomes than those that ``ended``: none unless the slots have work ``ahead`` for longer."""
+        is_fed = self.rate > 0 and ahead >= 4 * GATHER_TIME * self.rate
+        return GATHER_TIME if is_fed and ended < GATHERED else 0.0
 
     def is_low(self, started: int) -> bool:
         """Return whether so few started jobs wait for a slot that the next write should be sent."""

@@ -128,6 +128,8 @@ class Exchange:
             return pause
         # Do not claim while answers are being lost: the worker would claim, release and claim the same jobs in a loop.
         was_in_doubt, goes_on = self._is_in_doubt, True
+        if not (was_in_doubt or self.is_closed):
+            await self.ahead.gather()
         self._ended += [*self._resting.rested(is_closed=self.is_closed), *self._locked.due()]
         while goes_on:
             self._collect()
