@@ -122,9 +122,12 @@ class RunnerHandle:
         self._calls: set[asyncio.Task[None]] = set()
         loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = loop.create_future()
-        self._ended: asyncio.Future[messages.RunEnded | messages.TaskMissing] = loop.create_future()
+        self._has_ended = True
+        self._waiter: asyncio.Future[None] = loop.create_future()
+        self._last: messages.RunEnded | messages.TaskMissing | None = None
         self._exit: asyncio.Task[Exit] = loop.create_task(child.wait())
         self._receiving = loop.create_task(self._receive_all())
+        self._gone = loop.create_task(self._until_gone())
 
     @property
     def is_ready(self) -> bool:
@@ -147,27 +150,44 @@ class RunnerHandle:
 
     async def until_ready(self) -> None:
         """Wait until the runner has loaded the App; ``RunnerExited`` if the process ends first."""
-        await self._await(self._ready)
+        await asyncio.wait({self._ready, self._gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not self._ready.done():
+            raise self._exited()
 
-    async def run(self, claim: Claim, job: RunnerJobContext) -> messages.OutcomeData | None:
-        """Run a job's handler to its end. ``RunnerExited`` if the process ends first, ``TaskNotInRunner`` if it has no such task."""
+    def begin(self, claim: Claim, job: RunnerJobContext) -> None:
+        """Send a job to the process, which then runs its handler."""
         self.jobs += 1
-        self._has_begun = False
-        self._ended = asyncio.get_running_loop().create_future()
+        self._has_begun, self._has_ended, self._last = False, self._gone.done(), None
         self._job, job.runner = job, self
         self.send(messages.Run(claim, WORKER.get()))
-        try:
-            ended = await self._await(self._ended)
-        finally:
-            self._job = job.runner = None
-            for call in tuple(self._calls):
-                call.cancel()
+
+    async def until_ended(self) -> None:
+        """Wait until the handler of the job has ended, or the process; may be cancelled, and called again after that."""
+        while not self._has_ended:
+            # Awaited directly: asyncio.wait() for it and the exit costs each job one more turn of the event loop.
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether the handler of the job has ended, and the process runs on."""
+        return isinstance(self._last, messages.RunEnded) and not self.is_dead
+
+    async def result(self) -> messages.OutcomeData | None:
+        """Wait for the handler's outcome. ``RunnerExited`` if the process ends first, ``TaskNotInRunner`` if it has no such task."""
+        await self.until_ended()
+        ended, job = self._last, self._job
+        self._job = None
+        if job is not None:
+            job.runner = None
+        for call in tuple(self._calls):
+            call.cancel()
+        if ended is None:
+            raise self._exited()
         if isinstance(ended, messages.TaskMissing):
             raise TaskNotInRunner
-        job.ended(ended)
-        if self._first_memory is None:
-            self._first_memory = ended.memory
-        self.memory, self.growth = ended.memory, ended.memory - self._first_memory
+        if job is not None:
+            job.ended(ended)
         return ended.verdict
 
     async def finish(self, timeout: float) -> None:
@@ -184,16 +204,20 @@ class RunnerHandle:
         self._receiving.cancel()
         self.child.channel.close()
 
-    async def _await(self, awaited: "asyncio.Future[Value]") -> Value:
-        both: set[asyncio.Future[Any]] = {awaited, self._exit}
-        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        if not awaited.done():
-            # What it sent before it exited is still in the pipe.
-            await asyncio.wait({self._receiving}, timeout=FINAL_MESSAGES_WITHIN)
-        if awaited.done():
-            return awaited.result()
+    async def _until_gone(self) -> None:
+        await asyncio.wait({self._exit})
+        # What it sent before it exited is still in the pipe.
+        await asyncio.wait({self._receiving}, timeout=FINAL_MESSAGES_WITHIN)
+        self._end(None)
+
+    def _end(self, answer: messages.RunEnded | messages.TaskMissing | None) -> None:
+        if not self._has_ended:
+            self._has_ended, self._last = True, answer
+            _settle(self._waiter, None)
+
+    def _exited(self) -> RunnerExited:
         self.child.channel.close()
-        raise RunnerExited("; ".join(self._problems) or str(self._exit.result()), has_begun=self._has_begun)
+        return RunnerExited("; ".join(self._problems) or str(self._exit.result()), has_begun=self._has_begun)
 
     async def _receive_all(self) -> None:
         while (data := await self.child.channel.receive()) is not None:
@@ -230,8 +254,12 @@ class RunnerHandle:
             ):
                 if job is not None:
                     self._answer(message, job)
-            case messages.RunEnded() | messages.TaskMissing():
-                _settle(self._ended, message)
+            case messages.RunEnded(memory=memory):
+                self._first_memory = memory if self._first_memory is None else self._first_memory
+                self.memory, self.growth = memory, memory - self._first_memory
+                self._end(message)
+            case messages.TaskMissing():
+                self._end(message)
             case (
                 messages.Run()
                 | messages.CancelRequested()
