@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast._core.policy import CrashPolicy, Policy
-from holdfast._core.prefetch import MOST_HELD, MOST_STARTED, Throughput, problems_of_prefetch
+from holdfast._core.prefetch import GATHER_TIME, GATHERED, MOST_HELD, MOST_STARTED, Throughput, problems_of_prefetch
 
 RETRY, HOLD, FAIL = Policy(), Policy(on_crash=CrashPolicy.HOLD), Policy(on_crash=CrashPolicy.FAIL)
 BUSY = Throughput(rate=2000.0, exchange=0.01, full_claims=2)
@@ -79,6 +79,20 @@ def test_one_write_starts_no_more_than_its_limit_and_covers_its_answer() -> None
     slow = Throughput(2000.0, 0.01, start=0.02, full_claims=2)
     assert slow.jobs_to_start([RETRY] * 100, free=0, started=0) == 60
     assert [slow.is_low(started) for started in (50, 51)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("throughput", "ended", "ahead", "seconds"),
+    [
+        (BUSY, 0, 40, GATHER_TIME),
+        (BUSY, GATHERED - 1, 200, GATHER_TIME),
+        (BUSY, GATHERED, 200, 0.0),
+        (BUSY, 1, 39, 0.0),  # the slots might run out of work
+        (Throughput(), 1, 200, 0.0),
+    ],
+)
+def test_outcomes_are_gathered_while_the_slots_have_work(throughput: Throughput, ended: int, ahead: int, seconds: float) -> None:
+    assert throughput.gather_time(ended, ahead) == seconds
 
 
 @pytest.mark.parametrize(

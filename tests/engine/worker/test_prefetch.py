@@ -5,11 +5,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec import structs
 
 from holdfast._core.answers import ExchangeAnswer
 from holdfast._core.job import State
 from holdfast._core.lifecycle import release
-from holdfast._core.prefetch import STARTED_TIME, UNSTARTED_LIMIT, Throughput
+from holdfast._core.prefetch import GATHER_TIME, STARTED_TIME, UNSTARTED_LIMIT, Throughput
 from holdfast._core.record import JobRecord
 from holdfast._engine.tasks.registry import RunnerKind
 from holdfast.errors import StoreUnavailable
@@ -92,6 +93,20 @@ async def test_code_begins_in_the_order_of_claims_after_one_write_has_started_it
     await bench.settle()
     rows = [await bench.row(job) for job in jobs]
     assert {(row.state, row.attempt) for row in rows} == {(State.COMPLETED, 1)}
+
+
+@pytest.mark.virtual_time
+async def test_outcomes_are_gathered_for_one_write_while_jobs_are_ahead() -> None:
+    bench = Ahead(quick)
+    await bench.claimed()
+    bench.ahead.pace = structs.replace(BUSY, rate=1000.0)
+    before, began = bench.store.calls.count("exchange"), asyncio.get_running_loop().time()
+    step = asyncio.create_task(bench.exchange.step())
+    await turns()
+    assert bench.store.calls.count("exchange") == before
+    await step
+    assert bench.store.calls.count("exchange") > before
+    assert asyncio.get_running_loop().time() - began == pytest.approx(GATHER_TIME)
 
 
 async def test_a_write_starts_what_the_slots_finish_next_and_no_more() -> None:

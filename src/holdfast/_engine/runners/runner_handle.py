@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar, assert_never
+from typing import TypeVar, assert_never
 from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer
@@ -213,6 +213,9 @@ class RunnerHandle:
     def _end(self, answer: messages.RunEnded | messages.TaskMissing | None) -> None:
         if not self._has_ended:
             self._has_ended, self._last = True, answer
+            if isinstance(answer, messages.RunEnded):
+                self._first_memory = answer.memory if self._first_memory is None else self._first_memory
+                self.memory, self.growth = answer.memory, answer.memory - self._first_memory
             _settle(self._waiter, None)
 
     def _exited(self) -> RunnerExited:
@@ -254,11 +257,7 @@ class RunnerHandle:
             ):
                 if job is not None:
                     self._answer(message, job)
-            case messages.RunEnded(memory=memory):
-                self._first_memory = memory if self._first_memory is None else self._first_memory
-                self.memory, self.growth = memory, memory - self._first_memory
-                self._end(message)
-            case messages.TaskMissing():
+            case messages.RunEnded() | messages.TaskMissing():
                 self._end(message)
             case (
                 messages.Run()
