@@ -23,7 +23,7 @@ KEYED_TIME = 0.005
 GATHER_TIME = 0.005
 """Seconds for which outcomes are gathered for one exchange while the slots have work ahead: one exchange for each would cost more
 than the job."""
-GATHERED = 100
+GATHERED = 20
 """The outcomes of one exchange after which more of them save nothing."""
 _SHORT = 10
 _WEIGHT = 0.2
