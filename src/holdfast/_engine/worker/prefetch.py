@@ -162,7 +162,7 @@ class Prefetch:
         return 60.0 if oldest is None else max(0.001, oldest + UNSTARTED_LIMIT - self._lease.now())
 
     async def gather(self) -> None:
-        """Wait for more outcomes while the slots have work: 1.3 to 2 times as many jobs a second from handlers in threads or processes."""
+        """Wait for more outcomes while the slots have work: half as many exchanges beside jobs in processes that do nothing."""
         ended = len(self._executor.finished)
         if seconds := self.pace.gather_time(ended, len(self)):
             await Signal().wait(seconds)
