@@ -531,7 +531,7 @@ class TestModel(SqliteModel.TestCase):
 
 @pytest.mark.prove
 @pytest.mark.timeout(3600)
-class TestLong(SqliteModel.TestCase):
+class TestLong(TestModel):
     """The same with many more examples."""
 
-    settings = settings(SqliteModel.TestCase.settings, max_examples=10 * EXAMPLES)
+    settings = settings(TestModel.settings, max_examples=10 * EXAMPLES)

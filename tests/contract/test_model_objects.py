@@ -121,3 +121,11 @@ ObjectModel.TestCase.settings = settings(max_examples=max(EXAMPLES // 4, 1), sta
 @pytest.mark.timeout(3600 if EXAMPLES > 40 else 120)
 class TestModel(ObjectModel.TestCase):
     """Hypothesis' own test case."""
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(3600)
+class TestLong(TestModel):
+    """The same with many more examples."""
+
+    settings = settings(TestModel.settings, max_examples=5 * EXAMPLES, stateful_step_count=50)

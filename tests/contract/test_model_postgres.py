@@ -42,3 +42,11 @@ class TestModel(PostgresModel.TestCase):
             PostgresModel.tenant = runner, store
             yield
             runner.run(store.close())
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(3600)
+class TestLong(TestModel):
+    """The same with many more examples."""
+
+    settings = settings(TestModel.settings, max_examples=5 * EXAMPLES, stateful_step_count=50)

@@ -61,7 +61,6 @@ class Exchange:
         self._slots, self._options, self._poll_interval, self._inbox = slots, options, poll_interval, inbox
         is_far = self._store.capabilities.lease_clock == "server"
         self._most = (slots.size + 1) // 2 if is_far and slots.size >= PIPELINE_FROM else slots.size
-        self._gone: list[UUID] = []
         self._delivered: Mapping[UUID, ClaimSource] = {}
         self._locked = LockedOutcomes(lease.now, min(poll_interval, beat), self._events)
         self._resting, self._turns = RestingClaims(slots.size, lease.now), ClaimTurns()
@@ -69,7 +68,7 @@ class Exchange:
         self.outcomes = OutcomeEvents(self._events, log := AttemptLog(options, environment.clock.monotonic))
         executor.begun = log.started if log.has_started else None
         self._ended, self._late = list[FinishedRun](), LateResults(self._store, lease.now, self._chance, self._events)
-        self._abandoned: set[Key] = set()
+        self._abandoned, self._gone = set[Key](), list[UUID]()
         self._needs_audit = self._is_in_doubt = self.is_closed = self._announces_claims = self._announces_starts = False
         self.is_idle = self.has_claimed = self._was_full = self._is_narrow = self._was_ahead = self._rests = False
         self.looks = OwnLooks(environment, lease, options, poll_interval, inbox)
@@ -128,8 +127,7 @@ class Exchange:
             return pause
         # Do not claim while answers are being lost: the worker would claim, release and claim the same jobs in a loop.
         was_in_doubt, goes_on = self._is_in_doubt, True
-        if not (was_in_doubt or self.is_closed):
-            await self.ahead.gather()
+        await self.ahead.gather()
         self._ended += [*self._resting.rested(is_closed=self.is_closed), *self._locked.due()]
         while goes_on:
             self._collect()
