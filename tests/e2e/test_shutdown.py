@@ -92,7 +92,7 @@ def test_sigquit_shows_the_stacks_of_all_processes_and_ends_nothing(tmp_path: Pa
         crew = ships.crew()
         jobs = []
         # One after the other: a handler that holds the GIL keeps the other from recording its start.
-        for task, values in (("wait_in_thread", {"gate": "gate"}), ("hold_the_gil", {"seconds": 2.0})):
+        for task, values in (("wait_in_thread", {"gate": "gate"}), ("hold_the_gil", {"seconds": 1.0})):
             jobs.append(ships.enqueue(task, **values))
             ships.entry(jobs[-1], "start")
         crew.send(signal.SIGQUIT)

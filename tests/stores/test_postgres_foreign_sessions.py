@@ -229,7 +229,7 @@ def test_a_claim_without_settles_is_one_statement(home: Home, monkeypatch: pytes
         lease = await at.lease()
         asked.clear()
         assert len(await at.claim(lease)) == 1
-        assert asked == ["claim lanes"]
+        assert asked == ["claim lanes results"]
 
     play(Stage(home), act)
 

@@ -11,6 +11,7 @@ from holdfast._engine.client.client import Client
 from holdfast._engine.rows.rows import Rows, RowsContext
 from holdfast._engine.rows.settings import settings_of
 from holdfast._engine.rows.tables import Tables
+from holdfast._ports.transport import Hint
 from proof.stores.memory_table import MemoryTable
 from tests.engine.support import LEASE, Bench, Flaky
 from tests.event_loops import beside
@@ -88,6 +89,7 @@ class RowsWorker(Bench):
         """Enqueue runs of the handler and claim them."""
         jobs = await self.open(*[(self.settings.task, b"{}")] * runs)
         beside(self._report())
+        self.exchange.hinted(Hint())
         await self.exchange.step()
         return jobs
 

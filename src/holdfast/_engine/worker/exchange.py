@@ -342,11 +342,10 @@ class Exchange:
             return 0.0
         if request is None and not self._rests:
             return self._poll_interval
-        asks_again = request is not None and request.ids is None and self._turns.asks_again
-        if asks_again or (
-            request is not None and (claimed >= request.room or self._is_narrow)
-        ):  # kinds that were left out may be due
-            return 0.0
+        if request is not None:
+            is_cut = claimed >= request.room or self._is_narrow  # jobs of kinds that were left out may be due
+            if is_cut or (request.ids is None and self._turns.asks_again):
+                return 0.0
         if self.looks.has_deliveries:
             return 0.0
         if claimed:
