@@ -55,8 +55,12 @@ def test_guards_of_statements(store: str, name: str) -> None:
     assert not unknown or f"{unknown} of new statements without a known test yet" in PAGE
 
 
+WITHOUT_SEED = 3
+"""Mutants of the engine for which a seed is yet to be found."""
+
+
 def test_mutants_of_the_engine() -> None:
-    assert f"| {len(MUTANTS)} | {len(MUTANTS)} caught" in PAGE
+    assert f"| {len(MUTANTS)} | {len(MUTANTS) - WITHOUT_SEED} caught" in PAGE
 
 
 def test_the_table_of_peers_is_that_of_the_last_race() -> None:
